@@ -1,0 +1,185 @@
+/* attention.h: softmax over blocks of keys, and the weighted sum of values.
+ *
+ * Attention walks keys in blocks of 64 aligned to absolute position, in ascending position, with an
+ * online softmax. Blocks belong to spans of 512 positions; each span is computed from nothing
+ * (maximum m, sum l, accumulator acc) and spans are folded together in ascending order, so that they
+ * may be computed by different threads. What a query sees is a range of positions [low, high);
+ * keys outside it contribute exact zeros to l and are left out of acc, so the arithmetic of a query
+ * does not depend on the other queries computed with it.
+ *
+ * Caches hold codes: 4 or 8 bits, affine (scale and bias for each group), or, as the plain cache, 16
+ * bits signed (a scale for each group, quantize_row.h). Scales and biases are f32.
+ *
+ * Order within a span. Block sums of weights: 16 lanes by position mod 16, added by halves, then
+ * l = fma(l, correction, sum). Each element of acc: ascending position, one FMA for each key: acc holds
+ * the sum of (p * scale) * code; the sum of p * bias is kept for each group and added once at the end
+ * of the span. */
+#ifndef LAP_KERNELS_ATTENTION_H
+#define LAP_KERNELS_ATTENTION_H
+
+#include "kernels/exponential.h"
+
+enum {
+  LAP_KEY_BLOCK = 64,
+  LAP_KEY_SPAN = 512
+};
+
+/* Keys and values of one KV head, as a kernel reads them. Position p stands in slot p mod capacity. */
+typedef struct lap_kv_view {
+  const unsigned char *k, *v;                                     /* codes of slot s at + s * row_bytes */
+  const unsigned char *k_scales, *k_biases, *v_scales, *v_biases; /* slot s at + s * scale_bytes */
+  size_t row_bytes;
+  size_t scale_bytes;
+  int64_t capacity;
+  int head_dim;
+  int bits;       /* 4, 8; 16 = plain, no biases */
+  int group_size; /* 32, 64, 128 */
+} lap_kv_view;
+
+/* Groups that have a bias. */
+LAP_INLINE int lap_kv_bias_groups(const lap_kv_view *kv) {
+  return kv->bits == 16 ? 0 : kv->head_dim / kv->group_size;
+}
+
+/* Scores s[0..63] of a block, live in [first, last): updates the running maximum *m and sum *l,
+ * replaces s by weights (zero where not live) and gives the factor for what was accumulated before. */
+LAP_INLINE float lap_softmax_block_portable(float *s, int first, int last, float *m, float *l) {
+  float top = *m;
+  for (int i = first; i < last; i++) top = s[i] > top ? s[i] : top;
+  float correction = lap_exp_portable(*m - top);
+  float lane[LAP_LANES] = {0};
+  for (int i = 0; i < LAP_KEY_BLOCK; i++) {
+    s[i] = i >= first && i < last ? lap_exp_portable(s[i] - top) : 0.0f;
+    lane[i % LAP_LANES] += s[i];
+  }
+  if (*l == 0.0f) correction = 0.0f; /* nothing accumulated yet; m was -infinity */
+  *l = lap_fma(*l, correction, lap_tree16_portable(lane));
+  *m = top;
+  return correction;
+}
+
+LAP_INLINE float lap_code_at(int bits, const unsigned char *row, int i) {
+  if (bits == 16) return (float)(int16_t)lap_load_u16(row + 2 * i);
+  return (float)(bits == 8 ? row[i] : (row[i / 2] >> (4 * (i & 1))) & 15);
+}
+
+/* Adds p[0..n-1] times the values of n consecutive slots from `slot` to acc [head_dim] and, but for
+ * plain caches, bias_acc [groups]. */
+LAP_INLINE void lap_values_portable(const lap_kv_view *kv, int64_t slot, int n, const float *p, float *acc,
+                                    float *bias_acc) {
+  for (int j = 0; j < n; j++) {
+    const unsigned char *row = kv->v + (size_t)(slot + j) * kv->row_bytes;
+    size_t at = (size_t)(slot + j) * kv->scale_bytes;
+    for (int g = 0; g < kv->head_dim / kv->group_size; g++) {
+      float a = p[j] * lap_load_f32(kv->v_scales + at + 4 * g);
+      if (kv->bits != 16) bias_acc[g] = lap_fma(p[j], lap_load_f32(kv->v_biases + at + 4 * g), bias_acc[g]);
+      for (int d = g * kv->group_size; d < (g + 1) * kv->group_size; d++)
+        acc[d] = lap_fma(a, lap_code_at(kv->bits, row, d), acc[d]);
+    }
+  }
+}
+
+#ifdef LAP_HAVE_AVX2
+LAP_INLINE float lap_max8_avx2(__m256 v) {
+  __m128 t = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+  t = _mm_max_ps(t, _mm_movehl_ps(t, t));
+  t = _mm_max_ss(t, _mm_shuffle_ps(t, t, 1));
+  return _mm_cvtss_f32(t);
+}
+
+LAP_INLINE float lap_softmax_block_avx2(float *s, int first, int last, float *m, float *l) {
+  const __m256i steps = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  const __m256 nothing = _mm256_set1_ps(-INFINITY);
+  __m256 live[LAP_KEY_BLOCK / 8];
+  __m256 best = _mm256_set1_ps(*m);
+  for (int i = 0; i < LAP_KEY_BLOCK / 8; i++) {
+    __m256i position = _mm256_add_epi32(steps, _mm256_set1_epi32(8 * i));
+    __m256i inside = _mm256_andnot_si256(_mm256_cmpgt_epi32(_mm256_set1_epi32(first), position),
+                                         _mm256_cmpgt_epi32(_mm256_set1_epi32(last), position));
+    live[i] = _mm256_castsi256_ps(inside);
+    /* max returns the second operand for a NaN score: it is passed over, as in the portable form. */
+    best = _mm256_max_ps(_mm256_blendv_ps(nothing, _mm256_loadu_ps(s + 8 * i), live[i]), best);
+  }
+  float top = lap_max8_avx2(best);
+  float correction = _mm256_cvtss_f32(lap_exp_avx2(_mm256_set1_ps(*m - top)));
+  __m256 low = _mm256_setzero_ps(), high = _mm256_setzero_ps();
+  const __m256 tops = _mm256_set1_ps(top);
+  for (int i = 0; i < LAP_KEY_BLOCK / 8; i++) {
+    __m256 p = _mm256_and_ps(live[i], lap_exp_avx2(_mm256_sub_ps(_mm256_loadu_ps(s + 8 * i), tops)));
+    _mm256_storeu_ps(s + 8 * i, p);
+    if (i % 2) {
+      high = _mm256_add_ps(high, p);
+    } else {
+      low = _mm256_add_ps(low, p);
+    }
+  }
+  if (*l == 0.0f) correction = 0.0f;
+  *l = lap_fma(*l, correction, lap_tree16_avx2(low, high));
+  *m = top;
+  return correction;
+}
+
+/* Sixteen codes from `p` (8, 16 or 32 bytes) as two vectors of floats. */
+LAP_INLINE void lap_codes16_avx2(const int bits, const unsigned char *p, __m256 *low, __m256 *high) {
+  __m128i bytes;
+  if (bits == 16) {
+    const __m128i *words = (const __m128i *)(const void *)p;
+    *low = _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(_mm_loadu_si128(words)));
+    *high = _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(_mm_loadu_si128(words + 1)));
+    return;
+  }
+  if (bits == 8) {
+    bytes = _mm_loadu_si128((const __m128i *)(const void *)p);
+  } else {
+    const __m128i mask = _mm_set1_epi8(15);
+    __m128i packed = _mm_loadl_epi64((const __m128i *)(const void *)p);
+    bytes = _mm_unpacklo_epi8(_mm_and_si128(packed, mask), _mm_and_si128(_mm_srli_epi16(packed, 4), mask));
+  }
+  *low = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes));
+  *high = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8)));
+}
+
+/* `queries` (at most 4) rows of p (stride LAP_KEY_BLOCK), acc (head_dim) and bias_acc (groups). */
+LAP_INLINE void lap_values_avx2(const int bits, const int queries, const lap_kv_view *kv, int64_t slot, int n,
+                                const float *p, float *acc, float *bias_acc) {
+  const unsigned char *rows = kv->v + (size_t)slot * kv->row_bytes;
+  const int groups = kv->head_dim / kv->group_size;
+  float scaled[4][LAP_KEY_BLOCK];
+  for (int g = 0; g < groups; g++) {
+    for (int t = 0; t < queries; t++) {
+      for (int j = 0; j < n; j++)
+        scaled[t][j] = p[t * LAP_KEY_BLOCK + j] *
+                       lap_load_f32(kv->v_scales + (size_t)(slot + j) * kv->scale_bytes + 4 * g);
+      if (bits == 16) continue;
+      float bias_sum = bias_acc[t * groups + g];
+      for (int j = 0; j < n; j++)
+        bias_sum =
+            lap_fma(p[t * LAP_KEY_BLOCK + j],
+                    lap_load_f32(kv->v_biases + (size_t)(slot + j) * kv->scale_bytes + 4 * g), bias_sum);
+      bias_acc[t * groups + g] = bias_sum;
+    }
+    for (int d = g * kv->group_size; d < (g + 1) * kv->group_size; d += 16) {
+      __m256 low[4], high[4];
+      for (int t = 0; t < queries; t++) {
+        low[t] = _mm256_loadu_ps(acc + t * kv->head_dim + d);
+        high[t] = _mm256_loadu_ps(acc + t * kv->head_dim + d + 8);
+      }
+      for (int j = 0; j < n; j++) {
+        __m256 a, b;
+        lap_codes16_avx2(bits, rows + (size_t)j * kv->row_bytes + (size_t)(d * bits / 8), &a, &b);
+        for (int t = 0; t < queries; t++) {
+          __m256 weight = _mm256_broadcast_ss(&scaled[t][j]);
+          low[t] = _mm256_fmadd_ps(weight, a, low[t]);
+          high[t] = _mm256_fmadd_ps(weight, b, high[t]);
+        }
+      }
+      for (int t = 0; t < queries; t++) {
+        _mm256_storeu_ps(acc + t * kv->head_dim + d, low[t]);
+        _mm256_storeu_ps(acc + t * kv->head_dim + d + 8, high[t]);
+      }
+    }
+  }
+}
+#endif
+
+#endif

@@ -1,0 +1,60 @@
+/* kernels.h: the operations of the forward pass, in the form that this processor runs best.
+ *
+ * Every table computes the same bits; LAPIDARY_ISA=portable|avx2 forces one. Shapes are row-major,
+ * strides count elements unless they are called bytes. Functions allocate nothing and keep nothing. */
+#ifndef LAP_KERNELS_KERNELS_H
+#define LAP_KERNELS_KERNELS_H
+
+#include "base/error.h"
+#include "kernels/attention.h"
+#include "kernels/matmul_dense.h"
+#include "kernels/matmul_int16.h"
+#include "kernels/matmul_quantized.h"
+
+typedef struct lap_kernels {
+  const char *name;
+
+  /* x [n] -> y [n], weights w [n] or NULL. */
+  void (*rms_norm)(const float *x, const float *w, int n, float eps, float *y);
+
+  /* x [n] -> blocks of `block` (32 or 64; divides n). */
+  void (*quantize_row)(const float *x, int n, int block, const lap_qrow *row);
+
+  /* y[t * y_stride + r] = row x_first + t of x times row r of w, first <= r < last. */
+  void (*matmul_quantized)(const lap_qmatrix *w, const lap_qrows *x, int x_first, int x_rows, int first,
+                           int last, float *y, size_t y_stride);
+  void (*matmul_dense)(const lap_dmatrix *w, const float *x, size_t x_stride, int x_rows, int first, int last,
+                       float *y, size_t y_stride);
+  /* All rows 0..rows-1 of w. */
+  void (*matmul_int16)(const lap_imatrix *w, const float *x, size_t x_stride, int x_rows, int rows, float *y,
+                       size_t y_stride);
+
+  /* y = gelu_tanh(gate) * up, elementwise over n. */
+  void (*geglu)(const float *gate, const float *up, int n, float *y);
+  /* y = cap * tanh(y / cap). */
+  void (*softcap)(float *y, int n, float cap);
+  /* e^x. */
+  float (*exp)(float x);
+
+  void (*rope)(float *x, int head_dim, int pairs, const float *cosine, const float *sine);
+
+  /* attention.h; p has stride LAP_KEY_BLOCK, acc head_dim, bias_acc lap_kv_bias_groups. */
+  float (*softmax_block)(float *s, int first, int last, float *m, float *l);
+  void (*values)(const lap_kv_view *kv, int queries, int64_t slot, int n, const float *p, float *acc,
+                 float *bias_acc);
+
+  /* affine.h */
+  void (*affine_quantize_row)(const float *x, int n, int bits, int group_size, lap_format format,
+                              unsigned char *codes, void *scales, void *biases);
+} lap_kernels;
+
+extern const lap_kernels lap_kernels_portable;
+#if defined(__x86_64__)
+extern const lap_kernels lap_kernels_avx2;
+#endif
+
+/* The table for this processor, or the one that the environment variable LAPIDARY_ISA names.
+ * Errors: ARGUMENT (unknown name), UNSUPPORTED (the processor lacks it). */
+lap_status lap_kernels_select(const lap_kernels **out, lap_error *error);
+
+#endif

@@ -1,0 +1,74 @@
+/* lanes.h: what every operation shares: virtual lanes, the tree that adds them, explicit FMA.
+ *
+ * Sums of floats follow one written order, whatever the instruction set (docs/numerics.md): element
+ * i of a row goes to lane i mod LAP_LANES, each lane adds its elements in ascending order with fused
+ * multiply-adds, and the lanes are added by halves: l[i] += l[i + 8], then + 4, + 2, + 1. AVX-512
+ * holds the lanes in one register, AVX2 in two, NEON in four; plain C in an array.
+ *
+ * Bodies are `static inline` in headers, one file for each operation, the portable form beside the
+ * others. They depend on nothing but each other, so that generated code can include them. */
+#ifndef LAP_KERNELS_LANES_H
+#define LAP_KERNELS_LANES_H
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/bytes.h"
+
+#if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+#define LAP_HAVE_AVX2 1
+#include <immintrin.h>
+#endif
+
+#define LAP_INLINE static inline __attribute__((always_inline, unused))
+
+enum {
+  LAP_LANES = 16,
+  LAP_MAX_HEAD_DIM = 1024
+};
+
+/* a * b + c with one rounding: an instruction where there is one, exact software where not. */
+LAP_INLINE float lap_fma(float a, float b, float c) {
+  return __builtin_fmaf(a, b, c);
+}
+
+LAP_INLINE float lap_tree8_portable(float l[8]) {
+  for (int half = 4; half; half /= 2)
+    for (int i = 0; i < half; i++) l[i] += l[i + half];
+  return l[0];
+}
+
+LAP_INLINE float lap_tree16_portable(float l[LAP_LANES]) {
+  for (int i = 0; i < 8; i++) l[i] += l[i + 8];
+  return lap_tree8_portable(l);
+}
+
+#ifdef LAP_HAVE_AVX2
+LAP_INLINE float lap_tree4_avx2(__m128 l) {
+  l = _mm_add_ps(l, _mm_movehl_ps(l, l));
+  l = _mm_add_ss(l, _mm_shuffle_ps(l, l, 1));
+  return _mm_cvtss_f32(l);
+}
+
+LAP_INLINE float lap_tree8_avx2(__m256 l) {
+  return lap_tree4_avx2(_mm_add_ps(_mm256_castps256_ps128(l), _mm256_extractf128_ps(l, 1)));
+}
+
+/* Lanes 0..7 in `low`, 8..15 in `high`. */
+LAP_INLINE float lap_tree16_avx2(__m256 low, __m256 high) {
+  return lap_tree8_avx2(_mm256_add_ps(low, high));
+}
+
+/* Eight bf16 values, widened. */
+LAP_INLINE __m256 lap_bf16x8_avx2(const void *p) {
+  __m128i h = _mm_loadu_si128((const __m128i *)p);
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
+}
+
+LAP_INLINE __m256 lap_f16x8_avx2(const void *p) {
+  return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+}
+#endif
+
+#endif

@@ -1,0 +1,82 @@
+/* matmul_int16.h: y = x W^T over int16 rows with a scale for each group, x in f32: the scores of a
+ * plain cache.
+ *
+ * An element of W is scale * code, rounded once to f32; the sum has the order of matmul_dense.h:
+ * element i to lane i mod 16, FMA in ascending order, lanes added by halves. */
+#ifndef LAP_KERNELS_MATMUL_INT16_H
+#define LAP_KERNELS_MATMUL_INT16_H
+
+#include "kernels/lanes.h"
+
+typedef struct lap_imatrix {
+  const unsigned char *codes;  /* row r at + r * row_bytes */
+  const unsigned char *scales; /* row r at + r * scale_bytes, f32 */
+  size_t row_bytes;
+  size_t scale_bytes;
+  int cols;
+  int group_size; /* a multiple of 16 */
+} lap_imatrix;
+
+/* x [x_rows] rows of x_stride floats; y[t * y_stride + r] for rows 0..rows-1 of W. */
+LAP_INLINE void lap_matmul_int16_portable(const lap_imatrix *w, const float *x, size_t x_stride, int x_rows,
+                                          int rows, float *y, size_t y_stride) {
+  for (int t = 0; t < x_rows; t++) {
+    const float *v = x + (size_t)t * x_stride;
+    for (int r = 0; r < rows; r++) {
+      const unsigned char *codes = w->codes + (size_t)r * w->row_bytes;
+      const unsigned char *scales = w->scales + (size_t)r * w->scale_bytes;
+      float lane[LAP_LANES] = {0};
+      for (int i = 0; i < w->cols; i++) {
+        float scale = lap_load_f32(scales + 4 * (i / w->group_size));
+        float element = scale * (float)(int16_t)lap_load_u16(codes + 2 * i);
+        lane[i % LAP_LANES] = lap_fma(v[i], element, lane[i % LAP_LANES]);
+      }
+      y[(size_t)t * y_stride + (size_t)r] = lap_tree16_portable(lane);
+    }
+  }
+}
+
+#ifdef LAP_HAVE_AVX2
+/* One row of W against `tokens` (at most 4) rows of x. */
+LAP_INLINE void lap_idots_avx2(const int tokens, const lap_imatrix *w, int row, const float *x,
+                               size_t x_stride, float *out) {
+  const unsigned char *codes = w->codes + (size_t)row * w->row_bytes;
+  const unsigned char *scales = w->scales + (size_t)row * w->scale_bytes;
+  __m256 low[4], high[4];
+  for (int t = 0; t < tokens; t++) low[t] = high[t] = _mm256_setzero_ps();
+  for (int group = 0; group < w->cols; group += w->group_size, scales += 4) {
+    const __m256 scale = _mm256_set1_ps(lap_load_f32(scales));
+    for (int i = group; i < group + w->group_size; i += 16) {
+      const __m128i *words = (const __m128i *)(const void *)(codes + 2 * i);
+      __m256 a = _mm256_mul_ps(scale, _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(_mm_loadu_si128(words))));
+      __m256 b = _mm256_mul_ps(scale, _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(_mm_loadu_si128(words + 1))));
+      for (int t = 0; t < tokens; t++) {
+        const float *v = x + (size_t)t * x_stride + i;
+        low[t] = _mm256_fmadd_ps(_mm256_loadu_ps(v), a, low[t]);
+        high[t] = _mm256_fmadd_ps(_mm256_loadu_ps(v + 8), b, high[t]);
+      }
+    }
+  }
+  for (int t = 0; t < tokens; t++) out[t] = lap_tree16_avx2(low[t], high[t]);
+}
+
+LAP_INLINE void lap_matmul_int16_avx2(const lap_imatrix *w, const float *x, size_t x_stride, int x_rows,
+                                      int rows, float *y, size_t y_stride) {
+  for (int t = 0; t < x_rows;) {
+    int tokens = x_rows - t >= 4 ? 4 : 1;
+    const float *v = x + (size_t)t * x_stride;
+    float out[4];
+    for (int r = 0; r < rows; r++) {
+      if (tokens == 4) {
+        lap_idots_avx2(4, w, r, v, x_stride, out);
+      } else {
+        lap_idots_avx2(1, w, r, v, x_stride, out);
+      }
+      for (int i = 0; i < tokens; i++) y[(size_t)(t + i) * y_stride + (size_t)r] = out[i];
+    }
+    t += tokens;
+  }
+}
+#endif
+
+#endif

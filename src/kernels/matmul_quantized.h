@@ -1,0 +1,442 @@
+/* matmul_quantized.h: y = x W^T over affine weights (2 to 8 bits), x as int16 rows.
+ *
+ * w = scale * code + bias for each group. With x = s * q in blocks (quantize_row.h), a block b of a
+ * row contributes
+ *     (scale * s_b) * D_b  +  bias * (s_b * S_b),    D_b = sum of q * code, S_b = sum of q,
+ * where D_b and S_b are exact integers. 8-bit codes are re-centred, D_b = sum of q * (code - 128), and
+ * the bias becomes fma(128, scale, bias), which keeps D_b small.
+ *
+ * Order: block b belongs to lane b mod 8; a lane adds its blocks in ascending order with two FMAs
+ * (product first, bias second); the eight lanes are added by halves (4, 2, 1). Integers are exact, so
+ * their order is free: here stands every freedom that an instruction set may use.
+ *
+ * The same bodies compute attention scores: a row of W is then a cached key. */
+#ifndef LAP_KERNELS_MATMUL_QUANTIZED_H
+#define LAP_KERNELS_MATMUL_QUANTIZED_H
+
+#include "kernels/format.h"
+#include "kernels/quantize_row.h"
+
+typedef struct lap_qmatrix {
+  const unsigned char *codes; /* row r at codes + r * row_bytes, LSB-first bit stream */
+  const unsigned char *scales;
+  const unsigned char *biases;
+  size_t row_bytes;
+  size_t scale_stride; /* elements from one row's scales to the next row's */
+  int cols;
+  int bits;
+  int group_size;
+  lap_format format; /* of scales and biases */
+} lap_qmatrix;
+
+/* Rows of x, quantized with block = min(64, group_size). */
+typedef struct lap_qrows {
+  int16_t *q;        /* [rows, padded] */
+  int16_t *nibble;   /* [rows, padded] or NULL */
+  float *scale;      /* [rows, blocks] */
+  float *scaled_sum; /* [rows, blocks] */
+  int32_t *sum;      /* [rows, blocks] */
+  int cols;
+  int padded; /* cols rounded up to 64 */
+  int block;
+} lap_qrows;
+
+LAP_INLINE int lap_block_of_group(int group_size) {
+  return group_size < 64 ? group_size : 64;
+}
+
+LAP_INLINE lap_qrow lap_qrows_at(const lap_qrows *x, int row) {
+  size_t blocks = (size_t)(x->cols / x->block);
+  return (lap_qrow){
+      .q = x->q + (size_t)row * (size_t)x->padded,
+      .nibble = x->nibble ? x->nibble + (size_t)row * (size_t)x->padded : NULL,
+      .scale = x->scale + (size_t)row * blocks,
+      .scaled_sum = x->scaled_sum + (size_t)row * blocks,
+      .sum = x->sum + (size_t)row * blocks,
+  };
+}
+
+/* Codes first..first+n-1 of a packed row as int16; n * bits is a multiple of 8. */
+LAP_INLINE void lap_unpack_codes(int bits, const unsigned char *row, int first, int n, int16_t *codes) {
+  size_t bit = (size_t)first * (size_t)bits;
+  const unsigned char *p = row + bit / 8;
+  uint32_t window = 0;
+  int held = 0;
+  uint32_t mask = (1u << bits) - 1u;
+  for (int i = 0; i < n; i++) {
+    while (held < bits) {
+      window |= (uint32_t)*p++ << held;
+      held += 8;
+    }
+    codes[i] = (int16_t)(window & mask);
+    window >>= bits;
+    held -= bits;
+  }
+}
+
+/* Adds block b's contribution to its lane. */
+LAP_INLINE void lap_qblock_add(int bits, float scale, float bias, float x_scale, float x_scaled_sum,
+                               int32_t x_sum, int32_t dot, float *lane) {
+  if (bits == 8) {
+    dot -= x_sum * 128;
+    bias = lap_fma(128.0f, scale, bias);
+  }
+  *lane = lap_fma(scale * x_scale, (float)dot, *lane);
+  *lane = lap_fma(bias, x_scaled_sum, *lane);
+}
+
+LAP_INLINE float lap_qdot_portable(const lap_qmatrix *w, int row, int block, const lap_qrow *x) {
+  const unsigned char *codes = w->codes + (size_t)row * w->row_bytes;
+  size_t first_scale = (size_t)row * w->scale_stride;
+  float lane[8] = {0};
+  for (int b = 0; b < w->cols / block; b++) {
+    int16_t code[64];
+    lap_unpack_codes(w->bits, codes, b * block, block, code);
+    const int16_t *q = x->q + (size_t)b * (size_t)block;
+    int32_t dot = 0;
+    for (int i = 0; i < block; i++) dot += (int32_t)q[i] * code[i];
+    size_t g = first_scale + (size_t)(b * block / w->group_size);
+    lap_qblock_add(w->bits, lap_format_load(w->format, w->scales, g),
+                   lap_format_load(w->format, w->biases, g), x->scale[b], x->scaled_sum[b], x->sum[b], dot,
+                   &lane[b % 8]);
+  }
+  return lap_tree8_portable(lane);
+}
+
+/* y[t * y_stride + r] for rows first..last-1 of W and rows t of x. */
+LAP_INLINE void lap_matmul_quantized_portable(const lap_qmatrix *w, const lap_qrows *x, int x_first,
+                                              int x_rows, int first, int last, float *y, size_t y_stride) {
+  for (int t = 0; t < x_rows; t++) {
+    lap_qrow row = lap_qrows_at(x, x_first + t);
+    for (int r = first; r < last; r++)
+      y[(size_t)t * y_stride + (size_t)r] = lap_qdot_portable(w, r, x->block, &row);
+  }
+}
+
+#ifdef LAP_HAVE_AVX2
+enum {
+  LAP_Q_TILE = 4,
+  LAP_Q_PREFETCH_BYTES = 2048
+};
+
+/* Eight partial sums of 64 codes times 64 of q. */
+LAP_INLINE __m256i lap_dot64_avx2(const __m256i c[4], const int16_t *q) {
+  const __m256i *v = (const __m256i *)(const void *)q;
+  __m256i s01 = _mm256_add_epi32(_mm256_madd_epi16(c[0], _mm256_loadu_si256(v)),
+                                 _mm256_madd_epi16(c[1], _mm256_loadu_si256(v + 1)));
+  __m256i s23 = _mm256_add_epi32(_mm256_madd_epi16(c[2], _mm256_loadu_si256(v + 2)),
+                                 _mm256_madd_epi16(c[3], _mm256_loadu_si256(v + 3)));
+  return _mm256_add_epi32(s01, s23);
+}
+
+/* A block of 64 at 4 bits is one load; the nibble order of q makes mask and shift enough to part it. */
+LAP_INLINE void lap_part_nibbles_avx2(__m256i words, __m256i c[4]) {
+  const __m256i mask = _mm256_set1_epi16(15);
+  c[0] = _mm256_and_si256(words, mask);
+  c[1] = _mm256_and_si256(_mm256_srli_epi16(words, 4), mask);
+  c[2] = _mm256_and_si256(_mm256_srli_epi16(words, 8), mask);
+  c[3] = _mm256_srli_epi16(words, 12);
+}
+
+/* Eight vectors of eight partial sums to the eight sums, in order. */
+LAP_INLINE __m256i lap_reduce8_avx2(const __m256i p[8]) {
+  __m256i a = _mm256_hadd_epi32(_mm256_hadd_epi32(p[0], p[1]), _mm256_hadd_epi32(p[2], p[3]));
+  __m256i b = _mm256_hadd_epi32(_mm256_hadd_epi32(p[4], p[5]), _mm256_hadd_epi32(p[6], p[7]));
+  return _mm256_add_epi32(_mm256_permute2x128_si256(a, b, 0x20), _mm256_permute2x128_si256(a, b, 0x31));
+}
+
+LAP_INLINE __m128i lap_reduce4_avx2(const __m256i p[4]) {
+  __m256i a = _mm256_hadd_epi32(_mm256_hadd_epi32(p[0], p[1]), _mm256_hadd_epi32(p[2], p[3]));
+  return _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+}
+
+/* Four vectors whose 128-bit halves are blocks 2i and 2i + 1, to eight sums in order of blocks. */
+LAP_INLINE __m256i lap_reduce_halves_avx2(const __m256i p[4]) {
+  __m256i a = _mm256_hadd_epi32(_mm256_hadd_epi32(p[0], p[1]), _mm256_hadd_epi32(p[2], p[3]));
+  return _mm256_permutevar8x32_epi32(a, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+
+/* The 64 codes at `p` as four vectors of 16: in nibble order for 4 bits, else in natural order. */
+LAP_INLINE void lap_load_codes64_avx2(const int bits, const unsigned char *p, __m256i c[4]) {
+  if (bits == 4) {
+    _mm_prefetch((const char *)p + LAP_Q_PREFETCH_BYTES, _MM_HINT_T0);
+    lap_part_nibbles_avx2(_mm256_loadu_si256((const __m256i *)(const void *)p), c);
+  } else if (bits == 8) {
+    _mm_prefetch((const char *)p + LAP_Q_PREFETCH_BYTES, _MM_HINT_T0);
+    for (int k = 0; k < 4; k++)
+      c[k] = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(p + 16 * k)));
+  } else {
+    int16_t code[64];
+    lap_unpack_codes(bits, p, 0, 64, code);
+    for (int k = 0; k < 4; k++) c[k] = _mm256_loadu_si256((const __m256i *)(const void *)(code + 16 * k));
+  }
+}
+
+/* Partial sums of one 64-element chunk against q: of one block of 64, or of two blocks of 32 in the two
+ * halves. Nibble order brings blocks of 32 to their halves by itself; in natural order vectors 0, 1 are
+ * one block and 2, 3 the other. */
+LAP_INLINE __m256i lap_chunk_dot_avx2(const int bits, const int block, const __m256i c[4], const int16_t *q) {
+  if (block == 64 || bits == 4) return lap_dot64_avx2(c, q);
+  const __m256i *v = (const __m256i *)(const void *)q;
+  __m256i first = _mm256_add_epi32(_mm256_madd_epi16(c[0], _mm256_loadu_si256(v)),
+                                   _mm256_madd_epi16(c[1], _mm256_loadu_si256(v + 1)));
+  __m256i second = _mm256_add_epi32(_mm256_madd_epi16(c[2], _mm256_loadu_si256(v + 2)),
+                                    _mm256_madd_epi16(c[3], _mm256_loadu_si256(v + 3)));
+  return _mm256_add_epi32(_mm256_permute2x128_si256(first, second, 0x20),
+                          _mm256_permute2x128_si256(first, second, 0x31));
+}
+
+/* Partial sums of `count` chunks for each x row: parts[t][chunk]. */
+LAP_INLINE void lap_chunk_parts_avx2(const int bits, const int block, const int tokens, const int count,
+                                     const unsigned char *codes, const int16_t *const q[], int chunk,
+                                     __m256i parts[][8]) {
+  for (int i = 0; i < count; i++) {
+    __m256i c[4];
+    lap_load_codes64_avx2(bits, codes + (size_t)(chunk + i) * (size_t)(8 * bits), c);
+    for (int t = 0; t < tokens; t++)
+      parts[t][i] = lap_chunk_dot_avx2(bits, block, c, q[t] + (size_t)(chunk + i) * 64);
+  }
+}
+
+/* Four chunks for one x row, reduced on the way so that few registers are alive at a time. The result's
+ * halves are yet to be added (blocks of 64), or are blocks 0, 2, 4, 6 and 1, 3, 5, 7 (of 32). */
+LAP_INLINE __m256i lap_half_dots_avx2(const int bits, const int block, const unsigned char *codes,
+                                      const int16_t *q) {
+  __m256i sum[2];
+  for (int i = 0; i < 2; i++) {
+    __m256i c[4], first, second;
+    lap_load_codes64_avx2(bits, codes + 16 * i * bits, c);
+    first = lap_chunk_dot_avx2(bits, block, c, q + 128 * i);
+    lap_load_codes64_avx2(bits, codes + (16 * i + 8) * bits, c);
+    second = lap_chunk_dot_avx2(bits, block, c, q + 128 * i + 64);
+    sum[i] = _mm256_hadd_epi32(first, second);
+  }
+  return _mm256_hadd_epi32(sum[0], sum[1]);
+}
+
+/* The two halves of each argument added: [a0..a3 | b0..b3]. */
+LAP_INLINE __m256i lap_join_halves_avx2(__m256i a, __m256i b) {
+  return _mm256_add_epi32(_mm256_permute2x128_si256(a, b, 0x20), _mm256_permute2x128_si256(a, b, 0x31));
+}
+
+/* The dots of eight blocks, in order. */
+LAP_INLINE __m256i lap_dots8_avx2(const int bits, const int block, const unsigned char *codes,
+                                  const int16_t *q) {
+  __m256i a = lap_half_dots_avx2(bits, block, codes, q);
+  if (block == 32) return _mm256_permutevar8x32_epi32(a, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+  return lap_join_halves_avx2(a, lap_half_dots_avx2(bits, 64, codes + 32 * bits, q + 256));
+}
+
+/* Scales (or biases) of blocks b..b+7 from the row's first element `at`. */
+LAP_INLINE __m256 lap_scales8_avx2(lap_format format, const unsigned char *array, size_t at, const int ratio,
+                                   int b) {
+  if (ratio == 1) return lap_format_load8_avx2(format, array, at + (size_t)b);
+  __m256 four = _mm256_castps128_ps256(lap_format_load4_avx2(format, array, at + (size_t)(b / 2)));
+  return _mm256_permutevar8x32_ps(four, _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3));
+}
+
+LAP_INLINE __m256 lap_qblocks_add8_avx2(const int bits, __m256 scale, __m256 bias, const lap_qrow *x, int b,
+                                        __m256i dot, __m256 lanes) {
+  if (bits == 8) {
+    __m256i sum = _mm256_loadu_si256((const __m256i *)(const void *)(x->sum + b));
+    dot = _mm256_sub_epi32(dot, _mm256_slli_epi32(sum, 7));
+    bias = _mm256_fmadd_ps(_mm256_set1_ps(128.0f), scale, bias);
+  }
+  __m256 product = _mm256_mul_ps(scale, _mm256_loadu_ps(x->scale + b));
+  lanes = _mm256_fmadd_ps(product, _mm256_cvtepi32_ps(dot), lanes);
+  return _mm256_fmadd_ps(bias, _mm256_loadu_ps(x->scaled_sum + b), lanes);
+}
+
+/* The same for four blocks, whose lanes are the lower or (b % 8 == 4) the upper half. */
+LAP_INLINE __m128 lap_qblocks_add4_avx2(const int bits, __m128 scale, __m128 bias, const lap_qrow *x, int b,
+                                        __m128i dot, __m128 lanes) {
+  if (bits == 8) {
+    __m128i sum = _mm_loadu_si128((const __m128i *)(const void *)(x->sum + b));
+    dot = _mm_sub_epi32(dot, _mm_slli_epi32(sum, 7));
+    bias = _mm_fmadd_ps(_mm_set1_ps(128.0f), scale, bias);
+  }
+  __m128 product = _mm_mul_ps(scale, _mm_loadu_ps(x->scale + b));
+  lanes = _mm_fmadd_ps(product, _mm_cvtepi32_ps(dot), lanes);
+  return _mm_fmadd_ps(bias, _mm_loadu_ps(x->scaled_sum + b), lanes);
+}
+
+/* One row of W against `tokens` rows of x: out[t]. */
+LAP_INLINE void lap_qdots_avx2(const int bits, const int group_size, const int tokens, const lap_qmatrix *w,
+                               int row, const lap_qrow x[], const int16_t *const q[], float *out) {
+  const int block = group_size < 64 ? group_size : 64;
+  const int ratio = group_size / block;
+  const int chunk_blocks = 64 / block;
+  const unsigned char *codes = w->codes + (size_t)row * w->row_bytes;
+  const size_t at = (size_t)row * w->scale_stride;
+  const int blocks = w->cols / block;
+  __m256 lanes[LAP_Q_TILE];
+  __m256i parts[LAP_Q_TILE][8];
+  for (int t = 0; t < tokens; t++) lanes[t] = _mm256_setzero_ps();
+  int b = 0;
+  for (; b + 8 <= blocks; b += 8) {
+    __m256 scale = lap_scales8_avx2(w->format, w->scales, at, ratio, b);
+    __m256 bias = lap_scales8_avx2(w->format, w->biases, at, ratio, b);
+    if (tokens == 1) {
+      __m256i dot = lap_dots8_avx2(bits, block, codes + (size_t)(b * block / 8 * bits), q[0] + b * block);
+      lanes[0] = lap_qblocks_add8_avx2(bits, scale, bias, &x[0], b, dot, lanes[0]);
+      continue;
+    }
+    lap_chunk_parts_avx2(bits, block, tokens, 8 / chunk_blocks, codes, q, b / chunk_blocks, parts);
+    for (int t = 0; t < tokens; t++) {
+      __m256i dot = block == 64 ? lap_reduce8_avx2(parts[t]) : lap_reduce_halves_avx2(parts[t]);
+      lanes[t] = lap_qblocks_add8_avx2(bits, scale, bias, &x[t], b, dot, lanes[t]);
+    }
+  }
+  if (block == 64 && ratio == 1 && b + 4 <= blocks) {
+    lap_chunk_parts_avx2(bits, block, tokens, 4, codes, q, b, parts);
+    __m128 scale = lap_format_load4_avx2(w->format, w->scales, at + (size_t)b);
+    __m128 bias = lap_format_load4_avx2(w->format, w->biases, at + (size_t)b);
+    for (int t = 0; t < tokens; t++) {
+      __m128 low = lap_qblocks_add4_avx2(bits, scale, bias, &x[t], b, lap_reduce4_avx2(parts[t]),
+                                         _mm256_castps256_ps128(lanes[t]));
+      lanes[t] = _mm256_insertf128_ps(lanes[t], low, 0);
+    }
+    b += 4;
+  }
+  if (b == blocks) {
+    for (int t = 0; t < tokens; t++) out[t] = lap_tree8_avx2(lanes[t]);
+    return;
+  }
+  /* The last few blocks one by one, from the natural order, which is always there. */
+  float lane[LAP_Q_TILE][8];
+  for (int t = 0; t < tokens; t++) _mm256_storeu_ps(lane[t], lanes[t]);
+  for (; b < blocks; b++) {
+    int16_t code[64];
+    lap_unpack_codes(bits, codes, b * block, block, code);
+    float scale = lap_format_load(w->format, w->scales, at + (size_t)(b / ratio));
+    float bias = lap_format_load(w->format, w->biases, at + (size_t)(b / ratio));
+    for (int t = 0; t < tokens; t++) {
+      __m256i sum = _mm256_setzero_si256();
+      for (int i = 0; i < block; i += 16)
+        sum = _mm256_add_epi32(
+            sum,
+            _mm256_madd_epi16(_mm256_loadu_si256((const __m256i *)(const void *)(code + i)),
+                              _mm256_loadu_si256((const __m256i *)(const void *)(x[t].q + b * block + i))));
+      lap_qblock_add(bits, scale, bias, x[t].scale[b], x[t].scaled_sum[b], x[t].sum[b],
+                     lap_hsum_epi32_avx2(sum), &lane[t][b % 8]);
+    }
+  }
+  for (int t = 0; t < tokens; t++) out[t] = lap_tree8_portable(lane[t]);
+}
+
+/* Scales (or biases) of blocks b..b+3 of two rows. */
+LAP_INLINE __m256 lap_scales4x2_avx2(lap_format format, const unsigned char *array, size_t at, size_t stride,
+                                     int b) {
+  __m128 first = lap_format_load4_avx2(format, array, at + (size_t)b);
+  __m128 second = lap_format_load4_avx2(format, array, at + stride + (size_t)b);
+  return _mm256_insertf128_ps(_mm256_castps128_ps256(first), second, 1);
+}
+
+LAP_INLINE __m256 lap_twice_avx2(const float *p) {
+  return _mm256_broadcast_ps((const __m128 *)(const void *)p);
+}
+
+enum {
+  LAP_Q_SHORT_ROWS = 4
+};
+
+/* Four neighbouring rows of W against one row of x, for short rows of a multiple of four blocks of 64.
+ * Such a row is shorter than the chain of latencies behind its dots (reduction, scales, tree), so the
+ * dots of all four come first and the four chains run side by side; two rows share each vector. */
+LAP_INLINE void lap_qdots_short_avx2(const int bits, const lap_qmatrix *w, int row, const lap_qrow *x,
+                                     const int16_t *q, float *out) {
+  enum {
+    PAIRS = LAP_Q_SHORT_ROWS / 2
+  };
+  const unsigned char *codes = w->codes + (size_t)row * w->row_bytes;
+  const size_t at = (size_t)row * w->scale_stride;
+  const int blocks = w->cols / 64;
+  __m256 lanes[LAP_Q_SHORT_ROWS], low[PAIRS], high[PAIRS];
+  for (int r = 0; r < LAP_Q_SHORT_ROWS; r++) lanes[r] = _mm256_setzero_ps();
+  int b = 0;
+  for (; b + 8 <= blocks; b += 8) {
+    __m256i dot[LAP_Q_SHORT_ROWS];
+    for (int r = 0; r < LAP_Q_SHORT_ROWS; r++)
+      dot[r] = lap_dots8_avx2(bits, 64, codes + (size_t)r * w->row_bytes + 8 * b * bits, q + 64 * b);
+    for (int r = 0; r < LAP_Q_SHORT_ROWS; r++) {
+      size_t scales = at + (size_t)r * w->scale_stride;
+      lanes[r] =
+          lap_qblocks_add8_avx2(bits, lap_scales8_avx2(w->format, w->scales, scales, 1, b),
+                                lap_scales8_avx2(w->format, w->biases, scales, 1, b), x, b, dot[r], lanes[r]);
+    }
+  }
+  /* Lanes 0..3 of two rows in one vector, 4..7 in the other. */
+  for (int p = 0; p < PAIRS; p++) {
+    low[p] = _mm256_permute2f128_ps(lanes[2 * p], lanes[2 * p + 1], 0x20);
+    high[p] = _mm256_permute2f128_ps(lanes[2 * p], lanes[2 * p + 1], 0x31);
+  }
+  if (b < blocks) {
+    __m256i dot[PAIRS];
+    for (int p = 0; p < PAIRS; p++) {
+      const unsigned char *c = codes + (size_t)(2 * p) * w->row_bytes + 8 * b * bits;
+      dot[p] = lap_join_halves_avx2(lap_half_dots_avx2(bits, 64, c, q + 64 * b),
+                                    lap_half_dots_avx2(bits, 64, c + w->row_bytes, q + 64 * b));
+    }
+    for (int p = 0; p < PAIRS; p++) {
+      size_t scales = at + (size_t)(2 * p) * w->scale_stride;
+      __m256 scale = lap_scales4x2_avx2(w->format, w->scales, scales, w->scale_stride, b);
+      __m256 bias = lap_scales4x2_avx2(w->format, w->biases, scales, w->scale_stride, b);
+      if (bits == 8) {
+        __m256i sum = _mm256_castps_si256(lap_twice_avx2((const float *)(const void *)(x->sum + b)));
+        dot[p] = _mm256_sub_epi32(dot[p], _mm256_slli_epi32(sum, 7));
+        bias = _mm256_fmadd_ps(_mm256_set1_ps(128.0f), scale, bias);
+      }
+      __m256 product = _mm256_mul_ps(scale, lap_twice_avx2(x->scale + b));
+      low[p] = _mm256_fmadd_ps(product, _mm256_cvtepi32_ps(dot[p]), low[p]);
+      low[p] = _mm256_fmadd_ps(bias, lap_twice_avx2(x->scaled_sum + b), low[p]);
+    }
+  }
+  for (int p = 0; p < PAIRS; p++) {
+    __m256 l = _mm256_add_ps(low[p], high[p]);
+    l = _mm256_add_ps(l, _mm256_permute_ps(l, 0x4e));
+    l = _mm256_add_ps(l, _mm256_permute_ps(l, 0xb1));
+    out[2 * p] = _mm256_cvtss_f32(l);
+    out[2 * p + 1] = _mm_cvtss_f32(_mm256_extractf128_ps(l, 1));
+  }
+}
+
+/* Rows first..last-1 against x rows, in tiles of LAP_Q_TILE rows of x so that codes are parted once
+ * for each tile, and in strips of W that stay in the first cache levels while the tiles pass. */
+LAP_INLINE void lap_matmul_quantized_avx2(const int bits, const int group_size, const lap_qmatrix *w,
+                                          const lap_qrows *x, int x_first, int x_rows, int first, int last,
+                                          float *y, size_t y_stride) {
+  enum {
+    STRIP = 32,
+    SHORT_COLS = 1024
+  };
+  const int is_short = group_size == 64 && w->cols % 256 == 0 && w->cols <= SHORT_COLS;
+  for (int strip = first; strip < last; strip += STRIP) {
+    int end = strip + STRIP < last ? strip + STRIP : last;
+    for (int t = 0; t < x_rows;) {
+      int tokens = x_rows - t >= LAP_Q_TILE ? LAP_Q_TILE : 1;
+      lap_qrow rows[LAP_Q_TILE];
+      const int16_t *q[LAP_Q_TILE];
+      for (int i = 0; i < tokens; i++) {
+        rows[i] = lap_qrows_at(x, x_first + t + i);
+        q[i] = bits == 4 ? rows[i].nibble : rows[i].q;
+      }
+      float out[LAP_Q_TILE];
+      int r = strip;
+      if (is_short && tokens == 1)
+        for (; r + LAP_Q_SHORT_ROWS <= end; r += LAP_Q_SHORT_ROWS)
+          lap_qdots_short_avx2(bits, w, r, rows, q[0], y + (size_t)t * y_stride + (size_t)r);
+      for (; r < end; r++) {
+        if (tokens == LAP_Q_TILE) {
+          lap_qdots_avx2(bits, group_size, LAP_Q_TILE, w, r, rows, q, out);
+        } else {
+          lap_qdots_avx2(bits, group_size, 1, w, r, rows, q, out);
+        }
+        for (int i = 0; i < tokens; i++) y[(size_t)(t + i) * y_stride + (size_t)r] = out[i];
+      }
+      t += tokens;
+    }
+  }
+}
+#endif
+
+#endif

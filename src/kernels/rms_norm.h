@@ -1,0 +1,56 @@
+/* rms_norm.h: y = x / sqrt(mean(x^2) + eps) * w, w as it is (no 1 + w).
+ *
+ * The sum of squares is in 16 lanes (lanes.h). Without weights y = x * r. */
+#ifndef LAP_KERNELS_RMS_NORM_H
+#define LAP_KERNELS_RMS_NORM_H
+
+#include "kernels/lanes.h"
+
+LAP_INLINE float lap_square_sum_portable(const float *x, int n) {
+  float lane[LAP_LANES] = {0};
+  for (int i = 0; i < n; i++) lane[i % LAP_LANES] = lap_fma(x[i], x[i], lane[i % LAP_LANES]);
+  return lap_tree16_portable(lane);
+}
+
+LAP_INLINE float lap_rms_factor(float square_sum, int n, float eps) {
+  return 1.0f / sqrtf(square_sum / (float)n + eps);
+}
+
+/* x, y [n]; w [n] or NULL; y may be x. */
+LAP_INLINE void lap_rms_norm_portable(const float *x, const float *w, int n, float eps, float *y) {
+  float r = lap_rms_factor(lap_square_sum_portable(x, n), n, eps);
+  if (w) {
+    for (int i = 0; i < n; i++) y[i] = x[i] * r * w[i];
+  } else {
+    for (int i = 0; i < n; i++) y[i] = x[i] * r;
+  }
+}
+
+#ifdef LAP_HAVE_AVX2
+LAP_INLINE float lap_square_sum_avx2(const float *x, int n) {
+  __m256 low = _mm256_setzero_ps(), high = _mm256_setzero_ps();
+  int i = 0;
+  for (; i + 16 <= n; i += 16) {
+    __m256 a = _mm256_loadu_ps(x + i), b = _mm256_loadu_ps(x + i + 8);
+    low = _mm256_fmadd_ps(a, a, low);
+    high = _mm256_fmadd_ps(b, b, high);
+  }
+  if (i == n) return lap_tree16_avx2(low, high);
+  float lane[LAP_LANES];
+  _mm256_storeu_ps(lane, low);
+  _mm256_storeu_ps(lane + 8, high);
+  for (; i < n; i++) lane[i % LAP_LANES] = lap_fma(x[i], x[i], lane[i % LAP_LANES]);
+  return lap_tree16_portable(lane);
+}
+
+LAP_INLINE void lap_rms_norm_avx2(const float *x, const float *w, int n, float eps, float *y) {
+  float r = lap_rms_factor(lap_square_sum_avx2(x, n), n, eps);
+  if (w) {
+    for (int i = 0; i < n; i++) y[i] = x[i] * r * w[i];
+  } else {
+    for (int i = 0; i < n; i++) y[i] = x[i] * r;
+  }
+}
+#endif
+
+#endif
