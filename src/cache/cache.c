@@ -1,0 +1,326 @@
+/* cache.c: planes of slots.
+ *
+ * Codes and scales of K and V, and for quantized caches their biases, are planes with the same slot
+ * numbering: [capacity, kv_heads, row]. A growing cache and a ring differ only in how capacity is
+ * chosen and in what trimming may ask for; plain and quantized differ only in how a row is written.
+ *
+ * Scales and biases are f32, the type of the activations that were quantized: with bf16 ones the
+ * rounding of a scale, times a code of up to 255, would exceed the quantization step itself
+ * (docs/numerics.md has the measurement). */
+#include "cache/cache.h"
+
+#include <stdlib.h>
+
+#include "kernels/affine.h"
+
+enum {
+  K_CODES,
+  V_CODES,
+  K_SCALES,
+  V_SCALES,
+  K_BIASES,
+  V_BIASES,
+  MAX_PLANES
+};
+enum {
+  FIRST_STEP = 64,
+  MAX_BLOCKS = 32
+};
+
+typedef struct plane {
+  unsigned char *data;
+  size_t slot_bytes; /* all KV heads of one position */
+} plane;
+
+struct lap_cache {
+  lap_cache_shape shape;
+  int planes; /* 4 if plain, else 6 */
+  plane plane[MAX_PLANES];
+  int64_t capacity;
+  int64_t length;
+  int64_t oldest;
+};
+
+static size_t row_bytes(const lap_cache_shape *shape) {
+  return (size_t)shape->head_dim * (size_t)shape->bits / 8;
+}
+
+static size_t scale_bytes(const lap_cache_shape *shape) {
+  return (size_t)(shape->head_dim / shape->group_size) * sizeof(float);
+}
+
+static size_t head_bytes(const lap_cache_shape *shape, int index) {
+  return index < K_SCALES ? row_bytes(shape) : scale_bytes(shape);
+}
+
+static void lay_out(const lap_cache_shape *shape, int *planes, plane out[MAX_PLANES]) {
+  *planes = shape->bits == 16 ? K_BIASES : MAX_PLANES;
+  for (int i = 0; i < *planes; i++) out[i].slot_bytes = (size_t)shape->kv_heads * head_bytes(shape, i);
+}
+
+lap_status lap_cache_create(const lap_cache_shape *shape, lap_cache **out, lap_error *error) {
+  lap_cache *cache = calloc(1, sizeof *cache);
+  *out = cache;
+  if (!cache) return lap_fail(error, LAP_ERROR_MEMORY, "out of memory for a KV cache");
+  cache->shape = *shape;
+  lay_out(shape, &cache->planes, cache->plane);
+  return LAP_OK;
+}
+
+void lap_cache_destroy(lap_cache *cache) {
+  if (!cache) return;
+  for (int i = 0; i < cache->planes; i++) free(cache->plane[i].data);
+  free(cache);
+}
+
+const lap_cache_shape *lap_cache_get_shape(const lap_cache *cache) {
+  return &cache->shape;
+}
+
+int64_t lap_cache_length(const lap_cache *cache) {
+  return cache->length;
+}
+
+int64_t lap_cache_oldest(const lap_cache *cache) {
+  return cache->oldest;
+}
+
+int64_t lap_cache_capacity(const lap_cache *cache) {
+  return cache->capacity;
+}
+
+size_t lap_cache_position_bytes(const lap_cache_shape *shape) {
+  plane planes[MAX_PLANES];
+  int count;
+  size_t bytes = 0;
+  lay_out(shape, &count, planes);
+  for (int i = 0; i < count; i++) bytes += planes[i].slot_bytes;
+  return bytes;
+}
+
+size_t lap_cache_bytes(const lap_cache *cache) {
+  return (size_t)cache->capacity * lap_cache_position_bytes(&cache->shape);
+}
+
+/* Copies positions [from, to) of a plane between two layouts of slots. */
+static void copy_positions(const unsigned char *source, int64_t source_capacity, unsigned char *target,
+                           int64_t target_capacity, size_t slot_bytes, int64_t from, int64_t to) {
+  while (from < to) {
+    int64_t a = from % source_capacity, b = from % target_capacity;
+    int64_t n = to - from;
+    if (n > source_capacity - a) n = source_capacity - a;
+    if (n > target_capacity - b) n = target_capacity - b;
+    memcpy(target + (size_t)b * slot_bytes, source + (size_t)a * slot_bytes, (size_t)n * slot_bytes);
+    from += n;
+  }
+}
+
+static lap_status no_memory(const lap_cache_shape *shape, int64_t capacity, lap_error *error) {
+  return lap_fail(error, LAP_ERROR_MEMORY,
+                  "out of memory: a KV cache of %lld positions needs %zu bytes for each", (long long)capacity,
+                  lap_cache_position_bytes(shape));
+}
+
+static lap_status resize(lap_cache *cache, int64_t capacity, lap_error *error) {
+  unsigned char *data[MAX_PLANES] = {0};
+  for (int i = 0; i < cache->planes; i++) {
+    size_t bytes;
+    if (!__builtin_mul_overflow((size_t)capacity, cache->plane[i].slot_bytes, &bytes))
+      data[i] = malloc(bytes);
+    if (!data[i]) {
+      for (int j = 0; j < i; j++) free(data[j]);
+      return no_memory(&cache->shape, capacity, error);
+    }
+  }
+  for (int i = 0; i < cache->planes; i++) {
+    plane *p = &cache->plane[i];
+    if (cache->length > cache->oldest)
+      copy_positions(p->data, cache->capacity, data[i], capacity, p->slot_bytes, cache->oldest,
+                     cache->length);
+    free(p->data);
+    p->data = data[i];
+  }
+  cache->capacity = capacity;
+  return LAP_OK;
+}
+
+/* The capacity to grow to when `needed` is more than there is: in steps of an eighth, so that a long
+ * sequence is copied a few dozen times at most and never holds much more than it uses. */
+static int64_t grown(int64_t capacity, int64_t needed) {
+  int64_t step = capacity / 8 > FIRST_STEP ? capacity / 8 : FIRST_STEP;
+  int64_t target = needed > capacity + step ? needed : capacity + step;
+  return (target + FIRST_STEP - 1) / FIRST_STEP * FIRST_STEP;
+}
+
+lap_status lap_cache_reserve(lap_cache *cache, int64_t count, lap_error *error) {
+  int64_t needed = cache->length + count;
+  int64_t limit = INT64_MAX;
+  if (cache->shape.window) {
+    /* The first of the new positions sees window - 1 before it; the last must not overwrite them. */
+    limit = cache->shape.window - 1 + count;
+    if (needed > limit) needed = limit;
+  }
+  if (needed <= cache->capacity) return LAP_OK;
+  int64_t target = grown(cache->capacity, needed);
+  return resize(cache, target < limit ? target : limit, error);
+}
+
+/* int16 in blocks, as activations are quantized; the sums that go with those are not kept. */
+static void write_plain(const lap_kernels *kernels, const float *x, const lap_cache_shape *shape,
+                        unsigned char *codes, unsigned char *scales) {
+  int16_t q[LAP_MAX_HEAD_DIM];
+  float scale[MAX_BLOCKS], scaled_sum[MAX_BLOCKS];
+  int32_t sum[MAX_BLOCKS];
+  lap_qrow row = {.q = q, .scale = scale, .scaled_sum = scaled_sum, .sum = sum};
+  kernels->quantize_row(x, shape->head_dim, shape->group_size, &row);
+  memcpy(codes, q, row_bytes(shape));
+  memcpy(scales, scale, scale_bytes(shape));
+}
+
+void lap_cache_write(lap_cache *cache, const lap_kernels *kernels, int64_t position, int kv_head,
+                     const float *k, const float *v) {
+  const lap_cache_shape *shape = &cache->shape;
+  size_t slot = (size_t)(position % cache->capacity);
+  unsigned char *at[MAX_PLANES];
+  for (int i = 0; i < cache->planes; i++)
+    at[i] = cache->plane[i].data + slot * cache->plane[i].slot_bytes + (size_t)kv_head * head_bytes(shape, i);
+  if (shape->bits == 16) {
+    write_plain(kernels, k, shape, at[K_CODES], at[K_SCALES]);
+    write_plain(kernels, v, shape, at[V_CODES], at[V_SCALES]);
+    return;
+  }
+  kernels->affine_quantize_row(k, shape->head_dim, shape->bits, shape->group_size, LAP_FORMAT_F32,
+                               at[K_CODES], at[K_SCALES], at[K_BIASES]);
+  kernels->affine_quantize_row(v, shape->head_dim, shape->bits, shape->group_size, LAP_FORMAT_F32,
+                               at[V_CODES], at[V_SCALES], at[V_BIASES]);
+}
+
+void lap_cache_commit(lap_cache *cache, int64_t count) {
+  cache->length += count;
+  if (cache->length - cache->capacity > cache->oldest) cache->oldest = cache->length - cache->capacity;
+}
+
+lap_kv_view lap_cache_view(const lap_cache *cache, int kv_head) {
+  const lap_cache_shape *shape = &cache->shape;
+  const unsigned char *at[MAX_PLANES] = {0};
+  for (int i = 0; i < cache->planes; i++)
+    at[i] = cache->plane[i].data + (size_t)kv_head * head_bytes(shape, i);
+  return (lap_kv_view){
+      .k = at[K_CODES],
+      .v = at[V_CODES],
+      .k_scales = at[K_SCALES],
+      .k_biases = at[K_BIASES],
+      .v_scales = at[V_SCALES],
+      .v_biases = at[V_BIASES],
+      .row_bytes = cache->plane[K_CODES].slot_bytes,
+      .scale_bytes = cache->plane[K_SCALES].slot_bytes,
+      .capacity = cache->capacity,
+      .head_dim = shape->head_dim,
+      .bits = shape->bits,
+      .group_size = shape->group_size,
+  };
+}
+
+int64_t lap_cache_run(const lap_cache *cache, int64_t from, int64_t to, int64_t *slot) {
+  *slot = from % cache->capacity;
+  int64_t to_the_end = cache->capacity - *slot;
+  return to - from < to_the_end ? to - from : to_the_end;
+}
+
+bool lap_cache_can_trim(const lap_cache *cache, int64_t length) {
+  if (length < 0 || length > cache->length) return false;
+  int64_t window = cache->shape.window;
+  int64_t first_seen = window && length >= window ? length - window + 1 : 0;
+  return cache->oldest <= first_seen || length == cache->length;
+}
+
+lap_status lap_cache_trim(lap_cache *cache, int64_t length, lap_error *error) {
+  if (!lap_cache_can_trim(cache, length))
+    return lap_fail(
+        error, LAP_ERROR_STATE,
+        "cannot trim to %lld of %lld tokens: the ring holds positions from %lld on, the window is %lld",
+        (long long)length, (long long)cache->length, (long long)cache->oldest,
+        (long long)cache->shape.window);
+  cache->length = length;
+  if (cache->oldest > length) cache->oldest = length;
+  return LAP_OK;
+}
+
+static void convert_position(const lap_cache *from, lap_cache *to, const lap_kernels *kernels,
+                             int64_t position, float *k, float *v) {
+  int head_dim = from->shape.head_dim;
+  for (int head = 0; head < from->shape.kv_heads; head++) {
+    lap_kv_view view = lap_cache_view(from, head);
+    size_t row = (size_t)(position % from->capacity) * view.row_bytes;
+    size_t scale = (size_t)(position % from->capacity) * view.scale_bytes;
+    for (int d = 0; d < head_dim; d++) {
+      int at = 4 * (d / view.group_size);
+      k[d] = lap_load_f32(view.k_scales + scale + at) * lap_code_at(16, view.k + row, d);
+      v[d] = lap_load_f32(view.v_scales + scale + at) * lap_code_at(16, view.v + row, d);
+    }
+    lap_cache_write(to, kernels, position, head, k, v);
+  }
+}
+
+lap_status lap_cache_convert(lap_cache *cache, const lap_kernels *kernels, int bits, int group_size,
+                             lap_error *error) {
+  if (cache->shape.bits != 16) return lap_fail(error, LAP_ERROR_STATE, "the KV cache is quantized already");
+  lap_cache converted = {.shape = cache->shape, .oldest = cache->oldest, .length = cache->oldest};
+  converted.shape.bits = bits;
+  converted.shape.group_size = group_size;
+  lay_out(&converted.shape, &converted.planes, converted.plane);
+  float *row = malloc(2 * (size_t)cache->shape.head_dim * sizeof *row);
+  lap_status status = row ? LAP_OK : lap_fail(error, LAP_ERROR_MEMORY, "out of memory to convert a KV cache");
+  if (status == LAP_OK && cache->capacity) status = resize(&converted, cache->capacity, error);
+  if (status == LAP_OK) {
+    for (int64_t position = cache->oldest; position < cache->length; position++)
+      convert_position(cache, &converted, kernels, position, row, row + cache->shape.head_dim);
+    converted.length = cache->length;
+    for (int i = 0; i < cache->planes; i++) free(cache->plane[i].data);
+    *cache = converted;
+  }
+  free(row);
+  return status;
+}
+
+int lap_cache_planes(const lap_cache *cache) {
+  return cache->planes;
+}
+
+size_t lap_cache_plane_bytes(const lap_cache *cache, int index) {
+  return cache->plane[index].slot_bytes;
+}
+
+void lap_cache_read(const lap_cache *cache, int index, int64_t from, int64_t to, unsigned char *out) {
+  const plane *p = &cache->plane[index];
+  while (from < to) {
+    int64_t slot, n = lap_cache_run(cache, from, to, &slot);
+    memcpy(out, p->data + (size_t)slot * p->slot_bytes, (size_t)n * p->slot_bytes);
+    out += (size_t)n * p->slot_bytes;
+    from += n;
+  }
+}
+
+lap_status lap_cache_load_begin(lap_cache *cache, int64_t oldest, int64_t length, lap_error *error) {
+  cache->length = cache->oldest = 0;
+  int64_t needed = cache->shape.window ? length - oldest : length;
+  if (needed > cache->capacity) {
+    int64_t limit = cache->shape.window ? needed : INT64_MAX;
+    int64_t target = grown(cache->capacity, needed);
+    lap_status status = resize(cache, target < limit ? target : limit, error);
+    if (status != LAP_OK) return status;
+  }
+  cache->oldest = oldest;
+  cache->length = length;
+  return LAP_OK;
+}
+
+void lap_cache_load(lap_cache *cache, int index, const unsigned char *in) {
+  plane *p = &cache->plane[index];
+  for (int64_t from = cache->oldest; from < cache->length;) {
+    int64_t slot, n = lap_cache_run(cache, from, cache->length, &slot);
+    memcpy(p->data + (size_t)slot * p->slot_bytes, in, (size_t)n * p->slot_bytes);
+    in += (size_t)n * p->slot_bytes;
+    from += n;
+  }
+}

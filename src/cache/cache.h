@@ -1,0 +1,90 @@
+/* cache.h: keys and values of one donor layer, for one sequence.
+ *
+ * Four kinds behind one interface: growing (full attention) and rotating (sliding window), each plain
+ * or quantized. Quantized means affine codes of 4 or 8 bits with scale and bias for each group; plain
+ * means 16 bits a value, signed, with one scale for each 64 values: as small as bf16 and two hundred
+ * times as exact, which the contract on accuracy needs (docs/numerics.md). K and V are quantized when
+ * they are written; every query reads what the cache holds, those of its own chunk too.
+ *
+ * Positions are absolute and ascending. Position p stands in slot p mod capacity: a growing cache's
+ * capacity always exceeds its length; a ring's stops at window - 1 + the largest chunk that was
+ * reserved. Invariant: positions [oldest, length) are stored, and length - oldest <= capacity. */
+#ifndef LAP_CACHE_CACHE_H
+#define LAP_CACHE_CACHE_H
+
+#include "base/error.h"
+#include "kernels/kernels.h"
+
+typedef struct lap_cache_shape {
+  int kv_heads;
+  int head_dim;
+  int64_t window; /* 0 = growing */
+  int bits;       /* 4, 8; 16 = plain */
+  int group_size; /* 32, 64, 128; plain: lap_plain_group */
+} lap_cache_shape;
+
+/* Values of a plain cache that share a scale. */
+static inline int lap_plain_group(int head_dim) {
+  return head_dim % 64 ? 32 : 64;
+}
+
+typedef struct lap_cache lap_cache;
+
+/* Errors: MEMORY. */
+lap_status lap_cache_create(const lap_cache_shape *shape, lap_cache **out, lap_error *error);
+void lap_cache_destroy(lap_cache *cache);
+
+const lap_cache_shape *lap_cache_get_shape(const lap_cache *cache);
+int64_t lap_cache_length(const lap_cache *cache);
+int64_t lap_cache_oldest(const lap_cache *cache);
+int64_t lap_cache_capacity(const lap_cache *cache);
+
+/* Bytes of memory held. */
+size_t lap_cache_bytes(const lap_cache *cache);
+
+/* Bytes of one position. */
+size_t lap_cache_position_bytes(const lap_cache_shape *shape);
+
+/* Makes room for the next `count` positions, so that writing them cannot fail. What is stored stays
+ * readable until lap_cache_commit; on failure nothing has changed. Errors: MEMORY. */
+lap_status lap_cache_reserve(lap_cache *cache, int64_t count, lap_error *error);
+
+/* Writes K and V [head_dim] of one KV head at `position`, length <= position < length + reserved.
+ * Different positions and heads may be written by different threads. */
+void lap_cache_write(lap_cache *cache, const lap_kernels *kernels, int64_t position, int kv_head,
+                     const float *k, const float *v);
+
+/* Appends: the `count` positions after length, all written, become part of the cache. */
+void lap_cache_commit(lap_cache *cache, int64_t count);
+
+/* What a kernel needs to read KV head `kv_head`. Valid until the next reserve, restore or destroy;
+ * positions that were written but not committed may be read too. */
+lap_kv_view lap_cache_view(const lap_cache *cache, int kv_head);
+
+/* The longest run of consecutive slots that begins at position `from` and ends before `to`:
+ * walking a range of positions in ascending order takes at most two runs for each wrap. */
+int64_t lap_cache_run(const lap_cache *cache, int64_t from, int64_t to, int64_t *slot);
+
+/* True if the cache can continue at `length` <= its length: every key that position `length` sees is
+ * still stored. */
+bool lap_cache_can_trim(const lap_cache *cache, int64_t length);
+
+/* Drops positions from `length` on. Errors: STATE if can_trim is false. */
+lap_status lap_cache_trim(lap_cache *cache, int64_t length, lap_error *error);
+
+/* Turns a plain cache into a quantized one, position by position: what is stored is what would have
+ * been stored had the floats been written to a quantized cache. Errors: STATE if it is quantized,
+ * MEMORY; on failure nothing has changed. */
+lap_status lap_cache_convert(lap_cache *cache, const lap_kernels *kernels, int bits, int group_size,
+                             lap_error *error);
+
+/* Raw content for snapshots: the bytes of positions [from, to) of plane `plane` (0 .. planes - 1), in
+ * ascending position. `lap_cache_load` replaces the content by positions [oldest, length). */
+int lap_cache_planes(const lap_cache *cache);
+size_t lap_cache_plane_bytes(const lap_cache *cache, int plane); /* of one position */
+void lap_cache_read(const lap_cache *cache, int plane, int64_t from, int64_t to, unsigned char *out);
+/* Empties the cache and makes room for [oldest, length). Errors: MEMORY. */
+lap_status lap_cache_load_begin(lap_cache *cache, int64_t oldest, int64_t length, lap_error *error);
+void lap_cache_load(lap_cache *cache, int plane, const unsigned char *in);
+
+#endif

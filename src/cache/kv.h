@@ -1,0 +1,55 @@
+/* kv.h: the caches of one sequence, one for each donor layer of a plan, and their snapshots.
+ *
+ * Invariant: all caches have the same length. Every change is all or nothing: if one cache cannot
+ * grow, trim or load, none has changed. */
+#ifndef LAP_CACHE_KV_H
+#define LAP_CACHE_KV_H
+
+#include "cache/cache.h"
+#include "checkpoint/plan.h"
+
+typedef struct lap_kv {
+  int caches;
+  lap_cache **cache; /* by lap_layer.cache */
+  const lap_plan *plan;
+  bool plain_until_converted; /* --kv-start prompt: plain now, the plan's kinds after lap_kv_convert */
+} lap_kv;
+
+/* With `plain_start` every cache is plain until lap_kv_convert. Errors: MEMORY. */
+lap_status lap_kv_create(const lap_plan *plan, bool plain_start, lap_kv **out, lap_error *error);
+void lap_kv_destroy(lap_kv *kv);
+
+int64_t lap_kv_length(const lap_kv *kv);
+size_t lap_kv_bytes(const lap_kv *kv);
+
+lap_status lap_kv_reserve(lap_kv *kv, int64_t count, lap_error *error);
+void lap_kv_commit(lap_kv *kv, int64_t count);
+
+/* Drops all positions from `length` on. Errors: STATE where a wrapped ring has lost what position
+ * `length` would see; nothing has changed then. */
+bool lap_kv_can_trim(const lap_kv *kv, int64_t length);
+lap_status lap_kv_trim(lap_kv *kv, int64_t length, lap_error *error);
+
+/* Ends a plain start: converts the caches that the plan quantizes. No effect otherwise.
+ * Errors: MEMORY. */
+lap_status lap_kv_convert(lap_kv *kv, const lap_kernels *kernels, lap_error *error);
+
+enum {
+  LAP_FINGERPRINT_BYTES = 32
+};
+
+/* Writes the sequence (its `tokens` [length] and all caches) to `path` by way of a temporary file
+ * beside it, so that a file that was there before stays whole on failure. `fingerprint` says which
+ * weights made the content. Rings are written from the oldest position that can still be seen.
+ * Errors: IO, MEMORY. */
+lap_status lap_kv_save(const lap_kv *kv, const unsigned char fingerprint[LAP_FINGERPRINT_BYTES],
+                       const int32_t *tokens, const char *path, lap_error *error);
+
+/* Replaces the content of `kv` by a snapshot's; `*tokens` [*count] is malloc'd and the caller's. The
+ * file's checksum, version, fingerprint, cache kinds and every size are checked first.
+ * Errors: IO, FORMAT (not a snapshot, damaged, other version), STATE (other weights or KV setting),
+ * MEMORY; `kv` has not changed then. */
+lap_status lap_kv_load(lap_kv *kv, const unsigned char fingerprint[LAP_FINGERPRINT_BYTES], const char *path,
+                       int32_t **tokens, int64_t *count, lap_error *error);
+
+#endif

@@ -1,0 +1,45 @@
+/* forward.h: tokens in, caches filled, logits out.
+ *
+ * A pass takes rows from one or several sequences (segments); all rows go through the products
+ * together, attention looks only into a row's own sequence. By the numerics contract the result of a
+ * row does not depend on the others, so prefill, decode and any batch are the same function. */
+#ifndef LAP_MODEL_FORWARD_H
+#define LAP_MODEL_FORWARD_H
+
+#include "cache/kv.h"
+#include "model/model.h"
+#include "model/workspace.h"
+
+/* `count` consecutive tokens of one sequence, the first at position lap_kv_length(kv). */
+typedef struct lap_segment {
+  lap_kv *kv;
+  const int32_t *ids;
+  int count;
+  int logits_from; /* tokens logits_from .. count - 1 get logits; count = none */
+  float *logits;   /* [count - logits_from, vocab_size], the caller's; may be NULL if none */
+} lap_segment;
+
+/* Sees intermediate rows; for tests and for comparing two paths. `name` is "embedding",
+ * "per_layer_input", "layer", "router" (indices, then weights, as floats), "final_norm". With a probe
+ * every row passes through every layer. */
+typedef struct lap_probe {
+  void (*see)(void *context, const char *name, int layer, const float *data, int rows, int width);
+  void *context;
+} lap_probe;
+
+typedef struct lap_forward lap_forward;
+
+/* `pool` and `model` must outlive it. One pass at a time. Errors: MEMORY. */
+lap_status lap_forward_create(const lap_model *model, lap_pool *pool, lap_forward **out, lap_error *error);
+void lap_forward_destroy(lap_forward *forward);
+void lap_forward_set_probe(lap_forward *forward, const lap_probe *probe);
+
+/* Bytes of scratch memory held. */
+size_t lap_forward_bytes(const lap_forward *forward);
+
+/* Evaluates all segments (distinct kv, at least one token each) and appends them to their caches.
+ * Errors: ARGUMENT (an id outside the vocabulary), MEMORY: nothing has changed; NUMERIC: logits are
+ * not finite (the caches have grown). */
+lap_status lap_forward_run(lap_forward *forward, const lap_segment *segments, int count, lap_error *error);
+
+#endif

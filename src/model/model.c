@@ -1,0 +1,182 @@
+/* model.c: from a directory to something that can compute. */
+#include "model/model.h"
+
+#include <nettle/sha2.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "kernels/rope.h"
+
+/* ---- which weights these are ---- */
+
+enum {
+  SAMPLES = 64,
+  SAMPLE_BYTES = 16
+};
+
+static void hash_number(struct sha256_ctx *hash, int64_t value) {
+  sha256_update(hash, sizeof value, (const uint8_t *)&value);
+}
+
+/* Name, type, shape and a spread of bytes of a tensor: enough to tell checkpoints apart without
+ * reading gigabytes. */
+static void hash_tensor(struct sha256_ctx *hash, const lap_tensor *tensor) {
+  sha256_update(hash, strlen(tensor->name) + 1, (const uint8_t *)tensor->name);
+  hash_number(hash, tensor->dtype);
+  for (int i = 0; i < tensor->rank; i++) hash_number(hash, tensor->shape[i]);
+  for (int i = 0; i < SAMPLES; i++) {
+    uint64_t at = tensor->bytes / SAMPLES * (uint64_t)i;
+    uint64_t n = tensor->bytes - at < SAMPLE_BYTES ? tensor->bytes - at : SAMPLE_BYTES;
+    sha256_update(hash, n, tensor->data + at);
+  }
+}
+
+static void hash_linear(struct sha256_ctx *hash, const lap_linear *linear, const lap_tensors *tensors) {
+  if (!linear->present) return;
+  hash_number(hash, linear->bits);
+  hash_number(hash, linear->group_size);
+  hash_tensor(hash, lap_tensors_at(tensors, linear->weight));
+  if (linear->bits == 0) return;
+  hash_tensor(hash, lap_tensors_at(tensors, linear->scales));
+  hash_tensor(hash, lap_tensors_at(tensors, linear->biases));
+}
+
+static void hash_layer(struct sha256_ctx *hash, const lap_layer *layer, const lap_tensors *tensors) {
+  const int64_t numbers[] = {layer->attention, layer->sharer,       layer->donor,    layer->window,
+                             layer->heads,     layer->kv_heads,     layer->head_dim, layer->k_eq_v,
+                             layer->kv_bits,   layer->kv_group_size};
+  sha256_update(hash, sizeof numbers, (const uint8_t *)numbers);
+  for (int i = 0; i < LAP_LAYER_LINEARS; i++) hash_linear(hash, &layer->linear[i], tensors);
+  for (int i = 0; i < LAP_LAYER_VECTORS; i++)
+    if (layer->vector[i].present) hash_tensor(hash, lap_tensors_at(tensors, layer->vector[i].tensor));
+}
+
+/* What K and V of a sequence depend on: the layers, the tables, the constants. */
+static void make_fingerprint(lap_model *model) {
+  const lap_plan *plan = model->plan;
+  struct sha256_ctx hash;
+  sha256_init(&hash);
+  hash_number(&hash, plan->layers);
+  hash_number(&hash, plan->top_k_experts);
+  hash_number(&hash, lap_f32_bits(plan->rms_norm_eps));
+  for (int i = 0; i < 2; i++) {
+    hash_number(&hash, (int64_t)(plan->rope[i].theta * 1024));
+    hash_number(&hash, (int64_t)(plan->rope[i].factor * 1024));
+    hash_number(&hash, plan->rope[i].rotated_pairs);
+  }
+  hash_linear(&hash, &plan->embed, model->tensors);
+  hash_linear(&hash, &plan->embed_per_layer, model->tensors);
+  hash_linear(&hash, &plan->per_layer_projection, model->tensors);
+  for (int i = 0; i < plan->layers; i++) hash_layer(&hash, &plan->layer[i], model->tensors);
+  sha256_digest(&hash, sizeof model->fingerprint, model->fingerprint);
+}
+
+/* ---- opening ---- */
+
+static lap_status make_frequencies(lap_model *model, lap_error *error) {
+  for (int type = 0; type < 2; type++) {
+    const lap_rope *rope = &model->plan->rope[type];
+    model->rope_frequency[type] = malloc((size_t)(rope->rotated_pairs + 1) * sizeof(double));
+    if (!model->rope_frequency[type])
+      return lap_fail(error, LAP_ERROR_MEMORY, "out of memory for the RoPE tables");
+    lap_rope_frequencies(rope->theta, rope->factor, model->plan->head_dim[type], rope->rotated_pairs,
+                         model->rope_frequency[type]);
+  }
+  return LAP_OK;
+}
+
+lap_status lap_model_open(const char *directory, lap_kv_mode kv_mode, lap_model **out, lap_error *error) {
+  *out = NULL;
+  lap_model *model = calloc(1, sizeof *model);
+  if (model) model->directory = strdup(directory);
+  if (!model || !model->directory) {
+    free(model);
+    return lap_fail(error, LAP_ERROR_MEMORY, "%s: out of memory", directory);
+  }
+  lap_status status = lap_kernels_select(&model->kernels, error);
+  if (status == LAP_OK) status = lap_tensors_open(directory, &model->tensors, error);
+  if (status == LAP_OK) status = lap_plan_build(directory, model->tensors, kv_mode, &model->plan, error);
+  if (status == LAP_OK) status = lap_weights_bind(model->plan, model->tensors, &model->weights, error);
+  if (status == LAP_OK) status = make_frequencies(model, error);
+  if (status != LAP_OK) {
+    lap_model_close(model);
+    return status;
+  }
+  make_fingerprint(model);
+  *out = model;
+  return LAP_OK;
+}
+
+void lap_model_close(lap_model *model) {
+  if (!model) return;
+  lap_tokenizer_close(model->tokenizer);
+  for (int type = 0; type < 2; type++) free(model->rope_frequency[type]);
+  lap_weights_free(model->weights);
+  lap_plan_free(model->plan);
+  lap_tensors_close(model->tensors);
+  free(model->directory);
+  free(model);
+}
+
+lap_status lap_model_tokenizer(lap_model *model, const lap_tokenizer **out, lap_error *error) {
+  *out = model->tokenizer;
+  if (*out) return LAP_OK;
+  size_t bytes = strlen(model->directory) + sizeof "/tokenizer.json";
+  char *path = malloc(bytes);
+  if (!path) return lap_fail(error, LAP_ERROR_MEMORY, "%s: out of memory", model->directory);
+  snprintf(path, bytes, "%s/tokenizer.json", model->directory);
+  lap_status status = lap_tokenizer_open(path, &model->tokenizer, error);
+  if (status == LAP_OK && lap_tokenizer_size(model->tokenizer) > model->plan->vocab_size) {
+    status =
+        lap_fail(error, LAP_ERROR_FORMAT, "%s: model.vocab: has ids up to %d, config.json has vocab_size %d",
+                 path, lap_tokenizer_size(model->tokenizer) - 1, model->plan->vocab_size);
+    lap_tokenizer_close(model->tokenizer);
+    model->tokenizer = NULL;
+  }
+  free(path);
+  *out = model->tokenizer;
+  return status;
+}
+
+int32_t lap_model_vocab_size(const lap_model *model) {
+  return model->plan->vocab_size;
+}
+
+int32_t lap_model_bos(const lap_model *model) {
+  return model->plan->bos;
+}
+
+int32_t lap_model_context(const lap_model *model) {
+  return model->plan->max_position_embeddings;
+}
+
+bool lap_model_is_eos(const lap_model *model, int32_t id) {
+  for (int i = 0; i < model->plan->eos_count; i++)
+    if (model->plan->eos[i] == id) return true;
+  return false;
+}
+
+lap_status lap_model_encode(lap_model *model, const char *text, size_t length, int32_t **ids, size_t *count,
+                            lap_error *error) {
+  const lap_tokenizer *tokenizer;
+  int32_t *body = NULL;
+  size_t body_count = 0;
+  *ids = NULL;
+  *count = 0;
+  lap_status status = lap_model_tokenizer(model, &tokenizer, error);
+  if (status == LAP_OK)
+    status = lap_tokenizer_encode(tokenizer, text, length, true, &body, &body_count, error);
+  if (status != LAP_OK) return status;
+  size_t spelled = 0, head = model->plan->bos >= 0;
+  while (head && spelled < body_count && body[spelled] == model->plan->bos) spelled++;
+  *count = head + body_count - spelled;
+  *ids = malloc((*count + 1) * sizeof **ids);
+  if (*ids) {
+    if (head) (*ids)[0] = model->plan->bos;
+    if (body_count > spelled) memcpy(*ids + head, body + spelled, (body_count - spelled) * sizeof **ids);
+  } else {
+    status = lap_fail(error, LAP_ERROR_MEMORY, "out of memory for %zu tokens", *count);
+  }
+  free(body);
+  return status;
+}

@@ -1,0 +1,19 @@
+/* model.h: a checkpoint ready to compute: plan, weights, kernels. Read-only after opening. */
+#ifndef LAP_MODEL_MODEL_H
+#define LAP_MODEL_MODEL_H
+
+#include "model/weights.h"
+#include "text/tokenizer.h"
+
+struct lap_model {
+  char *directory;
+  lap_tensors *tensors;
+  lap_plan *plan;
+  lap_weights *weights;
+  const lap_kernels *kernels;
+  double *rope_frequency[2]; /* by lap_attention, [rope[].rotated_pairs] */
+  unsigned char fingerprint[32];
+  lap_tokenizer *tokenizer; /* NULL until first used */
+};
+
+#endif
