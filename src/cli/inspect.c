@@ -1,0 +1,78 @@
+/* inspect.c: `lapidary inspect`: a checkpoint's plan, without computing anything. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "checkpoint/plan.h"
+#include "cli/inspect_print.h"
+#include "cli/options.h"
+#include "cli/support.h"
+
+typedef struct settings {
+  bool json;
+  int64_t context;
+  int kv;
+} settings;
+
+static const lap_option options[] = {
+    {.kind = LAP_OPTION_FLAG,
+     .name = "json",
+     .offset = offsetof(settings, json),
+     .help = "Print JSON instead of a table."},
+    {.kind = LAP_OPTION_INTEGER,
+     .name = "context",
+     .argument = "N",
+     .offset = offsetof(settings, context),
+     .low = 1,
+     .high = INT32_MAX,
+     .help = "Tokens to add up KV memory for; default: the model's context."},
+    {.kind = LAP_OPTION_CHOICE,
+     .name = "kv",
+     .argument = "KIND",
+     .offset = offsetof(settings, kv),
+     .choices = lap_kv_words,
+     .help = "KV caches: config (as the checkpoint's kv_config.json says, the default), plain (16 bits), 8 "
+             "or 4 bits."},
+    {0}};
+
+static lap_status print_plan(const char *directory, const settings *chosen, lap_error *error) {
+  lap_tensors *tensors;
+  lap_plan *plan;
+  lap_status status = lap_tensors_open(directory, &tensors, error);
+  if (status != LAP_OK) return status;
+  status = lap_plan_build(directory, tensors, (lap_kv_mode)chosen->kv, &plan, error);
+  if (status == LAP_OK) {
+    int64_t context = chosen->context ? chosen->context : plan->max_position_embeddings;
+    if (chosen->json)
+      lap_inspect_json(stdout, plan, tensors, (uint64_t)context);
+    else
+      lap_inspect_text(stdout, plan, tensors, (uint64_t)context);
+    lap_plan_free(plan);
+  }
+  lap_tensors_close(tensors);
+  return status;
+}
+
+static int inspect(const lap_verb *verb, int argc, char **argv) {
+  settings chosen = {0};
+  const char *operand = NULL;
+  char *directory = NULL;
+  lap_error error;
+  int count, code;
+  if (!lap_parse(verb, argc, argv, &chosen, &operand, &count, &code)) return code;
+  lap_status status = lap_find_model(operand, &directory, &error);
+  if (status == LAP_OK) status = print_plan(directory, &chosen, &error);
+  free(directory);
+  return status == LAP_OK ? LAP_EXIT_OK : lap_report(&error);
+}
+
+const lap_verb lap_verb_inspect = {
+    .name = "inspect",
+    .operands = "[DIR]",
+    .max_operands = 1,
+    .summary = "Show a checkpoint's structure, its quantization and its memory.",
+    .description =
+        "Reads the checkpoint in DIR (default: $LAPIDARY_MODEL, else the bundled model) and prints its plan: "
+        "every layer with its role, shapes, bits and KV cache, and what weights and caches take.",
+    .options = options,
+    .run = inspect,
+};

@@ -1,0 +1,413 @@
+/* inspect_print.c: a plan on paper, for people and for programs.
+ *
+ * The text form collapses modules that differ in nothing but their layer into one line with the
+ * layers' ranges; the JSON form leaves nothing out. Both print only what the plan says. */
+#include "cli/inspect_print.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <yajl/yajl_gen.h>
+
+static const char *const type_names[] = {[LAP_SLIDING] = "sliding", [LAP_FULL] = "full"};
+
+static uint64_t context_or_limit(const lap_plan *plan, uint64_t context) {
+  return context ? context : (uint64_t)plan->max_position_embeddings;
+}
+
+/* ---- pieces of text ---- */
+
+enum {
+  SHORT_TEXT = 48
+};
+
+static const char *bytes_text(uint64_t bytes, char text[SHORT_TEXT]) {
+  static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = (double)bytes;
+  int unit = 0;
+  for (; value >= 1024 && unit < 4; unit++) value /= 1024;
+  snprintf(text, SHORT_TEXT, unit ? "%.2f %s" : "%.0f %s", value, units[unit]);
+  return text;
+}
+
+static const char *cache_text(int32_t bits, int32_t group, char text[SHORT_TEXT]) {
+  if (bits)
+    snprintf(text, SHORT_TEXT, "%d bit g%d", bits, group);
+  else
+    snprintf(text, SHORT_TEXT, "plain");
+  return text;
+}
+
+static const char *weights_text(const lap_linear *linear, char text[SHORT_TEXT]) {
+  const char *dtype = lap_dtype_name(linear->dtype);
+  if (linear->bits)
+    snprintf(text, SHORT_TEXT, "%d bit g%d %s", linear->bits, linear->group_size, dtype);
+  else
+    snprintf(text, SHORT_TEXT, "dense %s", dtype);
+  return text;
+}
+
+static const char *shape_text(const lap_linear *linear, bool stack, char text[SHORT_TEXT]) {
+  if (stack)
+    snprintf(text, SHORT_TEXT, "%d x %d x %d", linear->experts, linear->out_features, linear->in_features);
+  else
+    snprintf(text, SHORT_TEXT, "%d x %d", linear->out_features, linear->in_features);
+  return text;
+}
+
+/* ---- text: summary and layers ---- */
+
+static void print_summary(FILE *out, const lap_plan *plan) {
+  fprintf(out, "Model\n");
+  fprintf(out, "  type        %s\n", plan->model_type);
+  fprintf(out, "  layers      %d", plan->layers);
+  if (plan->first_sharer < plan->layers)
+    fprintf(out, " (%d compute keys and values, %d share them)", plan->caches,
+            plan->layers - plan->first_sharer);
+  fprintf(out, "\n  hidden      %d\n", plan->hidden_size);
+  fprintf(out, "  vocabulary  %d\n", plan->vocab_size);
+  fprintf(out, "  context     %d positions\n", plan->max_position_embeddings);
+  if (plan->per_layer_width) fprintf(out, "  per layer   inputs %d wide\n", plan->per_layer_width);
+  if (plan->num_experts)
+    fprintf(out, "  experts     %d, %d for each token, %d wide\n", plan->num_experts, plan->top_k_experts,
+            plan->moe_width);
+  fprintf(out, "  head        %s", plan->tied_head ? "tied to the embedding" : "own weights");
+  if (plan->final_logit_softcapping > 0)
+    fprintf(out, ", logits capped at %g", (double)plan->final_logit_softcapping);
+  fprintf(out, "\n  end tokens ");
+  for (int32_t i = 0; i < plan->eos_count; i++) fprintf(out, " %d", plan->eos[i]);
+  fprintf(out, plan->eos_count ? "\n" : " none\n");
+  for (int type = 0; type < 2; type++)
+    fprintf(out, "  rope        %s: theta %g, %d of %d pairs turn\n", type_names[type],
+            plan->rope[type].theta, plan->rope[type].rotated_pairs, plan->head_dim[type] / 2);
+}
+
+static void print_flags(FILE *out, const lap_layer *layer) {
+  if (layer->exports_kv) fprintf(out, " exports");
+  if (layer->k_eq_v) fprintf(out, " k=v");
+  if (layer->moe) fprintf(out, " moe");
+  if (layer->linear[LAP_PLI_GATE].present) fprintf(out, " pli");
+  if (layer->has_layer_scalar) fprintf(out, " scalar");
+  fprintf(out, "\n");
+}
+
+static void print_layers(FILE *out, const lap_plan *plan) {
+  fprintf(out, "\nLayers\n  %5s  %-7s  %-8s  %6s  %8s  %4s  %-10s  %6s  %s\n", "layer", "type", "K and V",
+          "window", "heads/kv", "size", "cache", "MLP", "flags");
+  for (int32_t i = 0; i < plan->layers; i++) {
+    const lap_layer *layer = &plan->layer[i];
+    char kv[SHORT_TEXT] = "own", window[SHORT_TEXT] = "all", heads[SHORT_TEXT], cache[SHORT_TEXT];
+    if (layer->sharer) snprintf(kv, sizeof kv, "from %d", layer->donor);
+    if (layer->window) snprintf(window, sizeof window, "%d", layer->window);
+    snprintf(heads, sizeof heads, "%d/%d", layer->heads, layer->kv_heads);
+    fprintf(out, "  %5d  %-7s  %-8s  %6s  %8s  %4d  %-10s  %6d ", i, type_names[layer->attention], kv, window,
+            heads, layer->head_dim, cache_text(layer->kv_bits, layer->kv_group_size, cache),
+            layer->mlp_width);
+    print_flags(out, layer);
+  }
+}
+
+/* ---- text: modules ---- */
+
+enum {
+  LAYERS_COLUMN = 68,
+  LAST_COLUMN = 100
+};
+
+static bool is_stack(int which) {
+  return which >= LAP_EXPERT_GATE && which <= LAP_EXPERT_DOWN;
+}
+
+/* Equal but for the tensors that hold them. */
+static bool same_kind(const lap_linear *a, const lap_linear *b) {
+  return a->present == b->present && a->out_features == b->out_features && a->in_features == b->in_features &&
+         a->experts == b->experts && a->bits == b->bits && a->group_size == b->group_size &&
+         a->dtype == b->dtype;
+}
+
+static void print_module(FILE *out, const char *name, const lap_linear *linear, bool stack,
+                         int shape_columns) {
+  char weights[SHORT_TEXT], shape[SHORT_TEXT];
+  fprintf(out, "  %-29s  %-15s  %-*s", name, weights_text(linear, weights), shape_columns,
+          shape_text(linear, stack, shape));
+}
+
+/* Prints the layers from `first` on whose module is of the same kind: `0-7,9`, wrapped. */
+static void print_ranges(FILE *out, const lap_plan *plan, int which, int32_t first) {
+  const lap_linear *kind = &plan->layer[first].linear[which];
+  int column = LAYERS_COLUMN;
+  for (int32_t i = first; i < plan->layers; i++) {
+    if (!same_kind(kind, &plan->layer[i].linear[which])) continue;
+    int32_t last = i;
+    while (last + 1 < plan->layers && same_kind(kind, &plan->layer[last + 1].linear[which])) last++;
+    char range[SHORT_TEXT];
+    int n = last > i ? snprintf(range, sizeof range, "%s%d-%d", i > first ? "," : "", i, last)
+                     : snprintf(range, sizeof range, "%s%d", i > first ? "," : "", i);
+    if (column + n >= LAST_COLUMN) {
+      fprintf(out, ",\n%*s%s", LAYERS_COLUMN, "", range + 1);
+      column = LAYERS_COLUMN + n - 1;
+    } else {
+      fputs(range, out);
+      column += n;
+    }
+    i = last;
+  }
+  fprintf(out, "\n");
+}
+
+static bool is_first_of_kind(const lap_plan *plan, int which, int32_t index) {
+  for (int32_t i = 0; i < index; i++)
+    if (same_kind(&plan->layer[i].linear[which], &plan->layer[index].linear[which])) return false;
+  return true;
+}
+
+static void print_modules(FILE *out, const lap_plan *plan) {
+  const struct {
+    const char *name;
+    const lap_linear *linear;
+  } model[] = {{"embed_tokens", &plan->embed},
+               {"embed_tokens_per_layer", &plan->embed_per_layer},
+               {"per_layer_model_projection", &plan->per_layer_projection},
+               {"lm_head", plan->tied_head ? NULL : &plan->head}};
+  fprintf(out, "\nModules\n  %-29s  %-15s  %-17s %s\n", "module", "weights", "shape", "layers");
+  for (size_t i = 0; i < sizeof model / sizeof *model; i++) {
+    if (!model[i].linear || !model[i].linear->present) continue;
+    print_module(out, model[i].name, model[i].linear, false, 0);
+    fprintf(out, "\n");
+  }
+  for (int which = 0; which < LAP_LAYER_LINEARS; which++)
+    for (int32_t i = 0; i < plan->layers; i++) {
+      const lap_linear *linear = &plan->layer[i].linear[which];
+      if (!linear->present || !is_first_of_kind(plan, which, i)) continue;
+      print_module(out, lap_layer_linear_name((lap_layer_linear)which), linear, is_stack(which), 18);
+      print_ranges(out, plan, which, i);
+    }
+}
+
+static void print_bytes(FILE *out, const lap_plan *plan, const lap_tensors *tensors, uint64_t context) {
+  lap_plan_sizes sizes = lap_plan_measure(plan);
+  char text[SHORT_TEXT];
+  fprintf(out, "\nBytes\n  weights on disk       %12s\n", bytes_text(lap_tensors_file_bytes(tensors), text));
+  fprintf(out, "  used by the text      %12s\n", bytes_text(sizes.weights, text));
+  fprintf(out, "  read for each token   %12s  (decoding, beside the caches)\n",
+          bytes_text(sizes.decode, text));
+  fprintf(out, "  KV caches             %12s  for %llu positions\n",
+          bytes_text(lap_plan_kv_bytes(plan, context), text), (unsigned long long)context);
+  fprintf(out, "    full layers         %12s  a position\n", bytes_text(sizes.kv_per_token_full, text));
+  fprintf(out, "    sliding layers      %12s  a position, up to their window\n",
+          bytes_text(sizes.kv_per_token_sliding, text));
+}
+
+void lap_inspect_text(FILE *out, const lap_plan *plan, const lap_tensors *tensors, uint64_t context) {
+  print_summary(out, plan);
+  print_layers(out, plan);
+  print_modules(out, plan);
+  print_bytes(out, plan, tensors, context_or_limit(plan, context));
+}
+
+/* ---- JSON ---- */
+
+static void write_out(void *context, const char *text, size_t length) {
+  fwrite(text, 1, length, context);
+}
+
+static void put_string(yajl_gen g, const char *text) {
+  yajl_gen_string(g, (const unsigned char *)text, strlen(text));
+}
+
+static void put_integer(yajl_gen g, const char *key, int64_t value) {
+  put_string(g, key);
+  yajl_gen_integer(g, value);
+}
+
+/* As few digits (from six on) as read back as the same value: at most 9 for a float, 17 for a double. */
+static void put_real(yajl_gen g, const char *key, double value, int digits) {
+  char text[SHORT_TEXT];
+  for (int n = 6; n <= digits; n++) {
+    snprintf(text, sizeof text, "%.*g", n, value);
+    double back = strtod(text, NULL);
+    if (digits == 9 ? (float)back == (float)value : back == value) break;
+  }
+  put_string(g, key);
+  yajl_gen_number(g, text, strlen(text));
+}
+
+static void put_float(yajl_gen g, const char *key, float value) {
+  put_real(g, key, (double)value, 9);
+}
+
+static void put_bool(yajl_gen g, const char *key, bool value) {
+  put_string(g, key);
+  yajl_gen_bool(g, value);
+}
+
+static void put_text(yajl_gen g, const char *key, const char *value) {
+  put_string(g, key);
+  put_string(g, value);
+}
+
+static void put_ids(yajl_gen g, const char *key, const int32_t *ids, int32_t count) {
+  put_string(g, key);
+  yajl_gen_array_open(g);
+  for (int32_t i = 0; i < count; i++) yajl_gen_integer(g, ids[i]);
+  yajl_gen_array_close(g);
+}
+
+static void put_linear(yajl_gen g, const char *key, const lap_linear *linear, const lap_tensors *tensors) {
+  if (!linear->present) return;
+  put_string(g, key);
+  yajl_gen_map_open(g);
+  put_integer(g, "out_features", linear->out_features);
+  put_integer(g, "in_features", linear->in_features);
+  put_integer(g, "experts", linear->experts);
+  put_integer(g, "bits", linear->bits);
+  put_integer(g, "group_size", linear->group_size);
+  put_text(g, "dtype", lap_dtype_name(linear->dtype));
+  put_integer(g, "bytes", (int64_t)lap_linear_bytes(linear));
+  put_text(g, "weight", lap_tensors_at(tensors, linear->weight)->name);
+  put_text(g, "file", lap_tensors_at(tensors, linear->weight)->file);
+  yajl_gen_map_close(g);
+}
+
+static void put_vector(yajl_gen g, const char *key, const lap_vector *vector) {
+  if (!vector->present) return;
+  put_string(g, key);
+  yajl_gen_map_open(g);
+  put_integer(g, "length", vector->length);
+  put_text(g, "dtype", lap_dtype_name(vector->dtype));
+  yajl_gen_map_close(g);
+}
+
+static void put_model(yajl_gen g, const lap_plan *plan) {
+  put_text(g, "model_type", plan->model_type);
+  put_integer(g, "num_hidden_layers", plan->layers);
+  put_integer(g, "first_sharer", plan->first_sharer);
+  put_integer(g, "caches", plan->caches);
+  put_integer(g, "hidden_size", plan->hidden_size);
+  put_integer(g, "vocab_size", plan->vocab_size);
+  put_integer(g, "vocab_size_per_layer_input", plan->vocab_size_per_layer);
+  put_integer(g, "hidden_size_per_layer_input", plan->per_layer_width);
+  put_integer(g, "max_position_embeddings", plan->max_position_embeddings);
+  put_float(g, "rms_norm_eps", plan->rms_norm_eps);
+  put_float(g, "final_logit_softcapping", plan->final_logit_softcapping);
+  put_float(g, "embed_scale", plan->embed_scale);
+  put_float(g, "per_layer_embed_scale", plan->per_layer_embed_scale);
+  put_float(g, "per_layer_projection_scale", plan->per_layer_projection_scale);
+  put_integer(g, "num_experts", plan->num_experts);
+  put_integer(g, "top_k_experts", plan->top_k_experts);
+  put_integer(g, "moe_intermediate_size", plan->moe_width);
+  put_bool(g, "tied_head", plan->tied_head);
+  put_bool(g, "has_kv_config", plan->has_kv_config);
+  put_integer(g, "bos_token_id", plan->bos);
+  put_integer(g, "pad_token_id", plan->pad);
+  put_ids(g, "eos_token_id", plan->eos, plan->eos_count);
+}
+
+static void put_ropes(yajl_gen g, const lap_plan *plan) {
+  put_string(g, "rope");
+  yajl_gen_map_open(g);
+  for (int type = 0; type < 2; type++) {
+    put_string(g, type_names[type]);
+    yajl_gen_map_open(g);
+    put_integer(g, "head_dim", plan->head_dim[type]);
+    put_real(g, "theta", plan->rope[type].theta, 17);
+    put_real(g, "factor", plan->rope[type].factor, 17);
+    put_integer(g, "rotated_pairs", plan->rope[type].rotated_pairs);
+    yajl_gen_map_close(g);
+  }
+  yajl_gen_map_close(g);
+}
+
+static void put_generation(yajl_gen g, const lap_generation *generation) {
+  put_string(g, "generation");
+  yajl_gen_map_open(g);
+  put_bool(g, "do_sample", generation->do_sample);
+  put_float(g, "temperature", generation->temperature);
+  put_integer(g, "top_k", generation->top_k);
+  put_float(g, "top_p", generation->top_p);
+  put_float(g, "min_p", generation->min_p);
+  put_float(g, "repetition_penalty", generation->repetition_penalty);
+  put_ids(g, "suppress_tokens", generation->suppress, generation->suppress_count);
+  yajl_gen_map_close(g);
+}
+
+static void put_bytes(yajl_gen g, const lap_plan *plan, const lap_tensors *tensors, uint64_t context) {
+  lap_plan_sizes sizes = lap_plan_measure(plan);
+  put_string(g, "bytes");
+  yajl_gen_map_open(g);
+  put_integer(g, "files", (int64_t)lap_tensors_file_bytes(tensors));
+  put_integer(g, "weights", (int64_t)sizes.weights);
+  put_integer(g, "decode", (int64_t)sizes.decode);
+  put_integer(g, "kv_per_token_full", (int64_t)sizes.kv_per_token_full);
+  put_integer(g, "kv_per_token_sliding", (int64_t)sizes.kv_per_token_sliding);
+  put_integer(g, "context", (int64_t)context);
+  put_integer(g, "kv", (int64_t)lap_plan_kv_bytes(plan, context));
+  yajl_gen_map_close(g);
+}
+
+static void put_cache(yajl_gen g, const lap_layer *layer) {
+  put_string(g, "cache");
+  yajl_gen_map_open(g);
+  put_integer(g, "index", layer->cache);
+  put_text(g, "kind", layer->kv_bits ? "quantized" : "plain");
+  put_integer(g, "bits", layer->kv_bits ? layer->kv_bits : 16);
+  put_integer(g, "group_size", layer->kv_group_size);
+  put_integer(g, "bytes_per_position", (int64_t)lap_layer_kv_bytes(layer));
+  yajl_gen_map_close(g);
+}
+
+static void put_layer(yajl_gen g, const lap_plan *plan, int32_t index, const lap_tensors *tensors) {
+  const lap_layer *layer = &plan->layer[index];
+  yajl_gen_map_open(g);
+  put_integer(g, "index", index);
+  put_text(g, "attention", type_names[layer->attention]);
+  put_text(g, "role", layer->sharer ? "sharer" : "donor");
+  put_integer(g, "donor", layer->donor);
+  put_bool(g, "exports_kv", layer->exports_kv);
+  put_integer(g, "window", layer->window);
+  put_integer(g, "heads", layer->heads);
+  put_integer(g, "kv_heads", layer->kv_heads);
+  put_integer(g, "head_dim", layer->head_dim);
+  put_bool(g, "k_eq_v", layer->k_eq_v);
+  put_integer(g, "mlp_width", layer->mlp_width);
+  put_bool(g, "moe", layer->moe);
+  put_bool(g, "layer_scalar", layer->has_layer_scalar);
+  put_cache(g, layer);
+  put_string(g, "modules");
+  yajl_gen_map_open(g);
+  for (int i = 0; i < LAP_LAYER_LINEARS; i++)
+    put_linear(g, lap_layer_linear_name((lap_layer_linear)i), &layer->linear[i], tensors);
+  yajl_gen_map_close(g);
+  put_string(g, "vectors");
+  yajl_gen_map_open(g);
+  for (int i = 0; i < LAP_LAYER_VECTORS; i++)
+    put_vector(g, lap_layer_vector_name((lap_layer_vector)i), &layer->vector[i]);
+  yajl_gen_map_close(g);
+  yajl_gen_map_close(g);
+}
+
+bool lap_inspect_json(FILE *out, const lap_plan *plan, const lap_tensors *tensors, uint64_t context) {
+  yajl_gen g = yajl_gen_alloc(NULL);
+  if (!g) return false;
+  yajl_gen_config(g, yajl_gen_beautify, 1);
+  yajl_gen_config(g, yajl_gen_indent_string, "  ");
+  yajl_gen_config(g, yajl_gen_print_callback, write_out, out);
+  yajl_gen_map_open(g);
+  put_model(g, plan);
+  put_ropes(g, plan);
+  put_generation(g, &plan->generation);
+  put_bytes(g, plan, tensors, context_or_limit(plan, context));
+  put_string(g, "modules");
+  yajl_gen_map_open(g);
+  put_linear(g, "embed_tokens", &plan->embed, tensors);
+  put_linear(g, "embed_tokens_per_layer", &plan->embed_per_layer, tensors);
+  put_linear(g, "per_layer_model_projection", &plan->per_layer_projection, tensors);
+  put_linear(g, "lm_head", &plan->head, tensors);
+  yajl_gen_map_close(g);
+  put_string(g, "layers");
+  yajl_gen_array_open(g);
+  for (int32_t i = 0; i < plan->layers; i++) put_layer(g, plan, i, tensors);
+  yajl_gen_array_close(g);
+  yajl_gen_map_close(g);
+  yajl_gen_free(g);
+  return true;
+}
