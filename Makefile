@@ -1,0 +1,37 @@
+# make           the program: build/lapidary
+# make run       installs what is missing, builds, lets the bundled model speak
+# make test      everything that must hold (tests/run)
+# make bench     measurements; make soak: long fuzzing
+.PHONY: all run test bench soak format install clean
+
+all: build/build.ninja
+	@cmake --build build --target lapidary manual
+
+build/build.ninja: CMakeLists.txt
+	@scripts/install-dependencies build
+	@cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DTESTS=OFF -DCMAKE_C_COMPILER=gcc >/dev/null
+
+run: all
+	@scripts/demo
+
+test:
+	@scripts/install-dependencies test
+	@scripts/fetch-test-tokenizer
+	@tests/run
+
+bench: all
+	@cmake --build build
+	@bench/run
+
+soak:
+	@scripts/install-dependencies test
+	@tests/run soak
+
+format:
+	@clang-format -i include/*.h src/*/*.[ch] tests/*/*.[ch] bench/*.c
+
+install: all
+	@cmake --install build
+
+clean:
+	@rm -rf build build-*
