@@ -28,7 +28,7 @@ soak:
 	@tests/run soak
 
 format:
-	@clang-format -i include/*.h src/*/*.[ch] tests/*/*.[ch] bench/*.c
+	@clang-format -i include/*.h src/*/*.[ch] tests/*/*.[ch] bench/*.c examples/*.c
 
 install: all
 	@cmake --install build

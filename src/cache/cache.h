@@ -78,13 +78,13 @@ lap_status lap_cache_trim(lap_cache *cache, int64_t length, lap_error *error);
 lap_status lap_cache_convert(lap_cache *cache, const lap_kernels *kernels, int bits, int group_size,
                              lap_error *error);
 
-/* Raw content for snapshots: the bytes of positions [from, to) of plane `plane` (0 .. planes - 1), in
+/* Raw content for snapshots: the bytes of positions [from, to) of plane `index` (0 .. planes - 1), in
  * ascending position. `lap_cache_load` replaces the content by positions [oldest, length). */
 int lap_cache_planes(const lap_cache *cache);
-size_t lap_cache_plane_bytes(const lap_cache *cache, int plane); /* of one position */
-void lap_cache_read(const lap_cache *cache, int plane, int64_t from, int64_t to, unsigned char *out);
+size_t lap_cache_plane_bytes(const lap_cache *cache, int index); /* of one position */
+void lap_cache_read(const lap_cache *cache, int index, int64_t from, int64_t to, unsigned char *out);
 /* Empties the cache and makes room for [oldest, length). Errors: MEMORY. */
 lap_status lap_cache_load_begin(lap_cache *cache, int64_t oldest, int64_t length, lap_error *error);
-void lap_cache_load(lap_cache *cache, int plane, const unsigned char *in);
+void lap_cache_load(lap_cache *cache, int index, const unsigned char *in);
 
 #endif

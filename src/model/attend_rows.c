@@ -105,7 +105,7 @@ static void gather(const attend_run *run, const tile *t, int group, int thread, 
   out->scratch = out->states[1] + state_floats(LAP_TILE_QUERIES, head_dim);
   int count = 0;
   for (int r = 0; r < t->rows; r++) {
-    size_t row = (size_t)(t->first_row + r);
+    size_t row = (size_t)t->first_row + (size_t)r;
     int64_t position = forward->row[row].position;
     const float *from = forward->query + (row * (size_t)run->layer->heads + (size_t)head) * (size_t)head_dim;
     memcpy(q + (size_t)count * (size_t)head_dim, from, (size_t)heads * (size_t)head_dim * sizeof(float));
@@ -131,7 +131,7 @@ static void scatter(const attend_run *run, const tile *t, int group, const lap_a
   int head_dim = run->layer->head_dim, heads, kv_head;
   int head = first_head(run, group, &heads, &kv_head);
   for (int r = 0; r < t->rows; r++) {
-    size_t row = (size_t)(t->first_row + r);
+    size_t row = (size_t)t->first_row + (size_t)r;
     float *to = run->forward->query + (row * (size_t)run->layer->heads + (size_t)head) * (size_t)head_dim;
     lap_attend_state part = {state->m + r * heads, state->l + r * heads,
                              state->acc + (size_t)(r * heads) * (size_t)head_dim};

@@ -72,7 +72,7 @@ void lap_weight_part(const lap_weight *table, int row, int first, int count, flo
   if (table->bits == 0) {
     const unsigned char *p = table->dense.weight + (size_t)row * table->dense.row_bytes;
     for (int i = 0; i < count; i++)
-      y[i] = lap_format_load(table->dense.format, p, (size_t)(first + i)) * scale;
+      y[i] = lap_format_load(table->dense.format, p, (size_t)first + (size_t)i) * scale;
     return;
   }
   const lap_qmatrix *q = &table->quantized;
