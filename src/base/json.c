@@ -10,8 +10,6 @@
  * and paths are walked upwards. */
 #include "base/json.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <locale.h>
 #include <math.h>
 #include <stdarg.h>
@@ -19,11 +17,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <yajl/yajl_parse.h>
 
 #include "base/bytes.h"
+#include "base/file.h"
 
 /* Values in a document: far above any tokenizer or header, low enough that a hostile file of single
  * digits cannot ask for many times its size in nodes. */
@@ -459,42 +456,15 @@ lap_status lap_json_parse(const char *text, size_t length, const char *file, lap
 
 /* ---- reading a file ---- */
 
-static lap_status read_all(int fd, const char *path, char *text, size_t bytes, lap_error *error) {
-  for (size_t used = 0; used < bytes;) {
-    ssize_t n = read(fd, text + used, bytes - used);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return lap_fail(error, LAP_ERROR_IO, "%s: cannot be read: %s", path, strerror(errno));
-    if (n == 0) return lap_fail(error, LAP_ERROR_IO, "%s: became shorter while it was read", path);
-    used += (size_t)n;
-  }
-  return LAP_OK;
-}
-
-static lap_status read_open_file(int fd, const char *path, size_t max_bytes, lap_json_document **out,
-                                 lap_error *error) {
-  struct stat info;
-  if (fstat(fd, &info) != 0) return lap_fail(error, LAP_ERROR_IO, "%s: %s", path, strerror(errno));
-  if (!S_ISREG(info.st_mode)) return lap_fail(error, LAP_ERROR_IO, "%s: not a regular file", path);
-  if (info.st_size == 0) return lap_fail(error, LAP_ERROR_FORMAT, "%s: the file is empty", path);
-  if ((uint64_t)info.st_size > max_bytes)
-    return lap_fail(error, LAP_ERROR_FORMAT, "%s: %lld bytes, more than the %zu allowed", path,
-                    (long long)info.st_size, max_bytes);
-  size_t bytes = (size_t)info.st_size;
-  char *text = malloc(bytes);
-  if (!text) return lap_fail(error, LAP_ERROR_MEMORY, "%s: out of memory", path);
-  lap_status status = read_all(fd, path, text, bytes, error);
-  if (status == LAP_OK) status = lap_json_parse(text, bytes, path, out, error);
-  free(text);
-  return status;
-}
-
 lap_status lap_json_read(const char *path, size_t max_bytes, lap_json_document **out, lap_error *error) {
+  char *text;
+  size_t bytes;
   *out = NULL;
-  /* Non-blocking, so that a FIFO in a model directory cannot hang the open. */
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return lap_fail(error, LAP_ERROR_IO, "%s: cannot be opened: %s", path, strerror(errno));
-  lap_status status = read_open_file(fd, path, max_bytes, out, error);
-  close(fd);
+  lap_status status = lap_file_read(path, max_bytes, &text, &bytes, error);
+  if (status != LAP_OK) return status;
+  status = bytes ? lap_json_parse(text, bytes, path, out, error)
+                 : lap_fail(error, LAP_ERROR_FORMAT, "%s: the file is empty", path);
+  free(text);
   return status;
 }
 

@@ -9,13 +9,12 @@
  * anything replaced, and that part cannot fail half-way: content goes to new caches that are swapped
  * in at the end. */
 #include <errno.h>
-#include <fcntl.h>
 #include <nettle/sha2.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "cache/kv.h"
 
 enum {
@@ -166,38 +165,13 @@ cleanup:
 /* ---- reading ---- */
 
 static lap_status read_file(const char *path, unsigned char **data, size_t *bytes, lap_error *error) {
-  lap_status status = LAP_OK;
-  *data = NULL;
-  *bytes = 0;
-  int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor < 0) return lap_fail(error, LAP_ERROR_IO, "%s: cannot open: %s", path, strerror(errno));
-  struct stat info;
-  if (fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode)) {
-    status = lap_fail(error, LAP_ERROR_IO, "%s: not a regular file", path);
-  } else if (info.st_size < HEADER_BYTES + SHA256_DIGEST_SIZE) {
-    status = lap_fail(error, LAP_ERROR_FORMAT, "%s: header: %lld bytes are too few for a snapshot", path,
-                      (long long)info.st_size);
-  } else if (!(*data = malloc((size_t)info.st_size))) {
+  char *content;
+  lap_status status = lap_file_read(path, SIZE_MAX / 2, &content, bytes, error);
+  if (status == LAP_OK && *bytes < HEADER_BYTES + SHA256_DIGEST_SIZE)
     status =
-        lap_fail(error, LAP_ERROR_MEMORY, "%s: out of memory for %lld bytes", path, (long long)info.st_size);
-  }
-  for (size_t done = 0; status == LAP_OK && done < (size_t)info.st_size;) {
-    ssize_t n = read(descriptor, *data + done, (size_t)info.st_size - done);
-    if (n <= 0) {
-      status =
-          lap_fail(error, LAP_ERROR_IO, "%s: cannot read: %s", path, n < 0 ? strerror(errno) : "it shrank");
-    } else {
-      done += (size_t)n;
-    }
-  }
-  close(descriptor);
-  if (status != LAP_OK) {
-    free(*data);
-    *data = NULL;
-    return status;
-  }
-  *bytes = (size_t)info.st_size;
-  return LAP_OK;
+        lap_fail(error, LAP_ERROR_FORMAT, "%s: header: %zu bytes are too few for a snapshot", path, *bytes);
+  *data = (unsigned char *)content;
+  return status;
 }
 
 static lap_status check_envelope(const unsigned char *data, size_t bytes, const char *path,

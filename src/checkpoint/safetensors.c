@@ -10,15 +10,14 @@
 #include "checkpoint/safetensors.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "base/file.h"
 #include "base/json.h"
 
 enum {
@@ -263,20 +262,23 @@ static lap_status read_header(lap_tensors *tensors, mapping *file, lap_error *er
   return status;
 }
 
-static lap_status map_open_file(int fd, mapping *file, lap_error *error) {
-  struct stat info;
-  if (fstat(fd, &info) != 0) return lap_fail(error, LAP_ERROR_IO, "%s: %s", file->path, strerror(errno));
-  if (!S_ISREG(info.st_mode)) return lap_fail(error, LAP_ERROR_IO, "%s: not a regular file", file->path);
-  if (info.st_size < PREFIX_BYTES)
-    return lap_fail(error, LAP_ERROR_FORMAT, "%s: header length: the file has only %lld bytes", file->path,
-                    (long long)info.st_size);
-  void *data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-  if (data == MAP_FAILED)
-    return lap_fail(error, LAP_ERROR_IO, "%s: cannot be mapped: %s", file->path, strerror(errno));
-  file->data = data;
-  file->bytes = (uint64_t)info.st_size;
-  file->mapped = true;
-  return LAP_OK;
+static lap_status map_file(mapping *file, lap_error *error) {
+  int descriptor;
+  lap_status status = lap_file_open(file->path, &descriptor, &file->bytes, error);
+  if (status != LAP_OK) return status;
+  if (file->bytes < PREFIX_BYTES) {
+    status = lap_fail(error, LAP_ERROR_FORMAT, "%s: header length: the file has only %llu bytes", file->path,
+                      (unsigned long long)file->bytes);
+  } else {
+    void *data = mmap(NULL, (size_t)file->bytes, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    file->mapped = data != MAP_FAILED;
+    if (file->mapped)
+      file->data = data;
+    else
+      status = lap_fail(error, LAP_ERROR_IO, "%s: cannot be mapped: %s", file->path, strerror(errno));
+  }
+  close(descriptor);
+  return status;
 }
 
 /* Takes its place in the set before it is read, so that closing the set releases it. */
@@ -291,11 +293,7 @@ static mapping *new_file(lap_tensors *tensors, const char *path) {
 static lap_status add_file(lap_tensors *tensors, const char *path, lap_error *error) {
   mapping *file = new_file(tensors, path);
   if (!file) return lap_fail(error, LAP_ERROR_MEMORY, "%s: out of memory", path);
-  /* Non-blocking, so that a FIFO in a model directory cannot hang the open. */
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return lap_fail(error, LAP_ERROR_IO, "%s: cannot be opened: %s", path, strerror(errno));
-  lap_status status = map_open_file(fd, file, error);
-  close(fd);
+  lap_status status = map_file(file, error);
   return status == LAP_OK ? read_header(tensors, file, error) : status;
 }
 

@@ -9,16 +9,13 @@
  * Invariant of a loaded tokenizer: every id belongs to one string, every string is valid UTF-8 and
  * at most LAP_TOKEN_MAX_BYTES long, the content of a merged token is that of its parts in a row, and
  * there is an id for any byte (its byte token, or unk). */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <yajl/yajl_parse.h>
 
+#include "base/file.h"
 #include "text/tokenizer_tables.h"
 #include "text/tokenizer_utf8.h"
 
@@ -940,36 +937,11 @@ cleanup:
   return status;
 }
 
-static lap_status read_file(int file, const char *path, char **text, size_t *length, lap_error *error) {
-  struct stat info;
-  if (fstat(file, &info) != 0) return lap_fail(error, LAP_ERROR_IO, "%s: %s", path, strerror(errno));
-  if (!S_ISREG(info.st_mode)) return lap_fail(error, LAP_ERROR_IO, "%s: not a regular file", path);
-  if (info.st_size > MAX_FILE_BYTES)
-    return lap_fail(error, LAP_ERROR_UNSUPPORTED, "%s: file of %lld bytes, larger than %d", path,
-                    (long long)info.st_size, MAX_FILE_BYTES);
-  size_t size = (size_t)info.st_size;
-  *text = malloc(size + 1);
-  if (!*text) return lap_fail(error, LAP_ERROR_MEMORY, "%s: out of memory", path);
-  for (*length = 0; *length < size;) {
-    ssize_t got = read(file, *text + *length, size - *length);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return lap_fail(error, LAP_ERROR_IO, "%s: %s", path, strerror(errno));
-    if (got == 0) break; /* shorter than it was; the parser will say so */
-    *length += (size_t)got;
-  }
-  return LAP_OK;
-}
-
-/* Read, not mapped: a file that shrinks while it is being parsed must not raise a signal. O_NONBLOCK, so
- * that opening a pipe does not wait for a writer before it is refused. */
 lap_status lap_tokenizer_open(const char *path, lap_tokenizer **out, lap_error *error) {
+  char *text;
+  size_t length;
   *out = NULL;
-  int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file < 0) return lap_fail(error, LAP_ERROR_IO, "%s: %s", path, strerror(errno));
-  char *text = NULL;
-  size_t length = 0;
-  lap_status status = read_file(file, path, &text, &length, error);
-  close(file);
+  lap_status status = lap_file_read(path, MAX_FILE_BYTES, &text, &length, error);
   if (status == LAP_OK) status = lap_tokenizer_open_memory(text, length, path, out, error);
   free(text);
   return status;

@@ -334,7 +334,7 @@ static void snapshots_of_other_settings_and_files_are_refused(void **state) {
             112);
   expect_refused(&reader, path, LAP_ERROR_FORMAT, "magic");
   unlink(path);
-  expect_refused(&reader, path, LAP_ERROR_IO, "cannot open");
+  expect_refused(&reader, path, LAP_ERROR_IO, "cannot be opened");
   expect_refused(&reader, BINARY_DIR, LAP_ERROR_IO, "regular");
   close_pebble(&writer);
   close_pebble(&reader);

@@ -1,0 +1,63 @@
+/* file.c: one way to open a file, for everything that is read.
+ *
+ * A path is opened without blocking and without following a FIFO's wait for a writer, and only a regular
+ * file passes. Sizes come from the open descriptor, not from the path. */
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+lap_status lap_file_open(const char *path, int *descriptor, uint64_t *bytes, lap_error *error) {
+  struct stat info;
+  *descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (*descriptor < 0)
+    return lap_fail(error, LAP_ERROR_IO, "%s: cannot be opened: %s", path, strerror(errno));
+  if (fstat(*descriptor, &info) == 0 && S_ISREG(info.st_mode)) {
+    *bytes = (uint64_t)info.st_size;
+    return LAP_OK;
+  }
+  close(*descriptor);
+  *descriptor = -1;
+  return lap_fail(error, LAP_ERROR_IO, "%s: not a regular file", path);
+}
+
+static lap_status read_all(int descriptor, const char *path, char *data, size_t bytes, lap_error *error) {
+  for (size_t used = 0; used < bytes;) {
+    ssize_t n = read(descriptor, data + used, bytes - used);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return lap_fail(error, LAP_ERROR_IO, "%s: cannot be read: %s", path, strerror(errno));
+    if (n == 0) return lap_fail(error, LAP_ERROR_IO, "%s: became shorter while it was read", path);
+    used += (size_t)n;
+  }
+  return LAP_OK;
+}
+
+lap_status lap_file_read(const char *path, uint64_t max_bytes, char **data, size_t *bytes, lap_error *error) {
+  int descriptor;
+  uint64_t size;
+  *data = NULL;
+  *bytes = 0;
+  lap_status status = lap_file_open(path, &descriptor, &size, error);
+  if (status != LAP_OK) return status;
+  if (size > max_bytes) {
+    status = lap_fail(error, LAP_ERROR_FORMAT, "%s: %llu bytes, more than the %llu allowed", path,
+                      (unsigned long long)size, (unsigned long long)max_bytes);
+  } else if (!(*data = malloc((size_t)size + 1))) {
+    status =
+        lap_fail(error, LAP_ERROR_MEMORY, "%s: out of memory for %llu bytes", path, (unsigned long long)size);
+  } else {
+    status = read_all(descriptor, path, *data, (size_t)size, error);
+  }
+  close(descriptor);
+  if (status != LAP_OK) {
+    free(*data);
+    *data = NULL;
+    return status;
+  }
+  *bytes = (size_t)size;
+  return LAP_OK;
+}

@@ -1,0 +1,16 @@
+/* file.h: regular files, opened so that nothing in a model directory can hang or surprise the reader. */
+#ifndef LAP_BASE_FILE_H
+#define LAP_BASE_FILE_H
+
+#include "base/error.h"
+
+/* Opens a regular file for reading: `*descriptor` is the caller's to close, `*bytes` its size.
+ * Errors: IO (missing, unreadable, a directory, a FIFO, a device), naming the path. */
+lap_status lap_file_open(const char *path, int *descriptor, uint64_t *bytes, lap_error *error);
+
+/* Reads a whole file of at most `max_bytes`: `*data` [*bytes] is malloc'd (never NULL on success) and the
+ * caller's. Read, not mapped: a file that shrinks while it is parsed must not raise a signal.
+ * Errors: as above; IO (it shrank), FORMAT (too large), MEMORY. */
+lap_status lap_file_read(const char *path, uint64_t max_bytes, char **data, size_t *bytes, lap_error *error);
+
+#endif
