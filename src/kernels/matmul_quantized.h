@@ -138,24 +138,6 @@ LAP_INLINE void lap_part_nibbles_avx2(__m256i words, __m256i c[4]) {
   c[3] = _mm256_srli_epi16(words, 12);
 }
 
-/* Eight vectors of eight partial sums to the eight sums, in order. */
-LAP_INLINE __m256i lap_reduce8_avx2(const __m256i p[8]) {
-  __m256i a = _mm256_hadd_epi32(_mm256_hadd_epi32(p[0], p[1]), _mm256_hadd_epi32(p[2], p[3]));
-  __m256i b = _mm256_hadd_epi32(_mm256_hadd_epi32(p[4], p[5]), _mm256_hadd_epi32(p[6], p[7]));
-  return _mm256_add_epi32(_mm256_permute2x128_si256(a, b, 0x20), _mm256_permute2x128_si256(a, b, 0x31));
-}
-
-LAP_INLINE __m128i lap_reduce4_avx2(const __m256i p[4]) {
-  __m256i a = _mm256_hadd_epi32(_mm256_hadd_epi32(p[0], p[1]), _mm256_hadd_epi32(p[2], p[3]));
-  return _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
-}
-
-/* Four vectors whose 128-bit halves are blocks 2i and 2i + 1, to eight sums in order of blocks. */
-LAP_INLINE __m256i lap_reduce_halves_avx2(const __m256i p[4]) {
-  __m256i a = _mm256_hadd_epi32(_mm256_hadd_epi32(p[0], p[1]), _mm256_hadd_epi32(p[2], p[3]));
-  return _mm256_permutevar8x32_epi32(a, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-}
-
 /* The 64 codes at `p` as four vectors of 16: in nibble order for 4 bits, else in natural order. */
 LAP_INLINE void lap_load_codes64_avx2(const int bits, const unsigned char *p, __m256i c[4]) {
   if (bits == 4) {
@@ -186,16 +168,17 @@ LAP_INLINE __m256i lap_chunk_dot_avx2(const int bits, const int block, const __m
                           _mm256_permute2x128_si256(first, second, 0x31));
 }
 
-/* Partial sums of `count` chunks for each x row: parts[t][chunk]. */
-LAP_INLINE void lap_chunk_parts_avx2(const int bits, const int block, const int tokens, const int count,
-                                     const unsigned char *codes, const int16_t *const q[], int chunk,
-                                     __m256i parts[][8]) {
-  for (int i = 0; i < count; i++) {
-    __m256i c[4];
-    lap_load_codes64_avx2(bits, codes + (size_t)(chunk + i) * (size_t)(8 * bits), c);
-    for (int t = 0; t < tokens; t++)
-      parts[t][i] = lap_chunk_dot_avx2(bits, block, c, q[t] + (size_t)(chunk + i) * 64);
-  }
+/* Two neighbouring chunks for `tokens` rows of x, the first step of the reduction done: the codes are parted
+ * once for all rows, and few registers are alive at a time. */
+LAP_INLINE void lap_chunk_pair_avx2(const int bits, const int block, const int tokens,
+                                    const unsigned char *codes, const int16_t *const q[], size_t at,
+                                    __m256i sums[]) {
+  __m256i c[4], first[LAP_Q_TILE];
+  lap_load_codes64_avx2(bits, codes, c);
+  for (int t = 0; t < tokens; t++) first[t] = lap_chunk_dot_avx2(bits, block, c, q[t] + at);
+  lap_load_codes64_avx2(bits, codes + 8 * bits, c);
+  for (int t = 0; t < tokens; t++)
+    sums[t] = _mm256_hadd_epi32(first[t], lap_chunk_dot_avx2(bits, block, c, q[t] + at + 64));
 }
 
 /* Four chunks for one x row, reduced on the way so that few registers are alive at a time. The result's
@@ -219,11 +202,20 @@ LAP_INLINE __m256i lap_join_halves_avx2(__m256i a, __m256i b) {
   return _mm256_add_epi32(_mm256_permute2x128_si256(a, b, 0x20), _mm256_permute2x128_si256(a, b, 0x31));
 }
 
+LAP_INLINE __m128i lap_add_halves_avx2(__m256i a) {
+  return _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+}
+
+/* Blocks 0, 2, 4, 6 | 1, 3, 5, 7 into their order. */
+LAP_INLINE __m256i lap_order_halves_avx2(__m256i a) {
+  return _mm256_permutevar8x32_epi32(a, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+
 /* The dots of eight blocks, in order. */
 LAP_INLINE __m256i lap_dots8_avx2(const int bits, const int block, const unsigned char *codes,
                                   const int16_t *q) {
   __m256i a = lap_half_dots_avx2(bits, block, codes, q);
-  if (block == 32) return _mm256_permutevar8x32_epi32(a, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+  if (block == 32) return lap_order_halves_avx2(a);
   return lap_join_halves_avx2(a, lap_half_dots_avx2(bits, 64, codes + 32 * bits, q + 256));
 }
 
@@ -265,12 +257,10 @@ LAP_INLINE void lap_qdots_avx2(const int bits, const int group_size, const int t
                                int row, const lap_qrow x[], const int16_t *const q[], float *out) {
   const int block = group_size < 64 ? group_size : 64;
   const int ratio = group_size / block;
-  const int chunk_blocks = 64 / block;
   const unsigned char *codes = w->codes + (size_t)row * w->row_bytes;
   const size_t at = (size_t)row * w->scale_stride;
   const int blocks = w->cols / block;
   __m256 lanes[LAP_Q_TILE];
-  __m256i parts[LAP_Q_TILE][8];
   for (int t = 0; t < tokens; t++) lanes[t] = _mm256_setzero_ps();
   int b = 0;
   for (; b + 8 <= blocks; b += 8) {
@@ -281,18 +271,28 @@ LAP_INLINE void lap_qdots_avx2(const int bits, const int group_size, const int t
       lanes[0] = lap_qblocks_add8_avx2(bits, scale, bias, &x[0], b, dot, lanes[0]);
       continue;
     }
-    lap_chunk_parts_avx2(bits, block, tokens, 8 / chunk_blocks, codes, q, b / chunk_blocks, parts);
+    __m256i sums[4][LAP_Q_TILE];
+#pragma GCC unroll 1
+    for (int pair = 0; pair < block / 16; pair++)
+      lap_chunk_pair_avx2(bits, block, tokens, codes + (size_t)(b * block / 8 * bits + 16 * pair * bits), q,
+                          (size_t)(b * block + 128 * pair), sums[pair]);
     for (int t = 0; t < tokens; t++) {
-      __m256i dot = block == 64 ? lap_reduce8_avx2(parts[t]) : lap_reduce_halves_avx2(parts[t]);
+      __m256i dot = _mm256_hadd_epi32(sums[0][t], sums[1][t]);
+      dot = block == 32 ? lap_order_halves_avx2(dot)
+                        : lap_join_halves_avx2(dot, _mm256_hadd_epi32(sums[2][t], sums[3][t]));
       lanes[t] = lap_qblocks_add8_avx2(bits, scale, bias, &x[t], b, dot, lanes[t]);
     }
   }
   if (block == 64 && ratio == 1 && b + 4 <= blocks) {
-    lap_chunk_parts_avx2(bits, block, tokens, 4, codes, q, b, parts);
+    __m256i sums[2][LAP_Q_TILE];
+    for (int pair = 0; pair < 2; pair++)
+      lap_chunk_pair_avx2(bits, block, tokens, codes + (size_t)(8 * b * bits + 16 * pair * bits), q,
+                          (size_t)(64 * b + 128 * pair), sums[pair]);
     __m128 scale = lap_format_load4_avx2(w->format, w->scales, at + (size_t)b);
     __m128 bias = lap_format_load4_avx2(w->format, w->biases, at + (size_t)b);
     for (int t = 0; t < tokens; t++) {
-      __m128 low = lap_qblocks_add4_avx2(bits, scale, bias, &x[t], b, lap_reduce4_avx2(parts[t]),
+      __m128 low = lap_qblocks_add4_avx2(bits, scale, bias, &x[t], b,
+                                         lap_add_halves_avx2(_mm256_hadd_epi32(sums[0][t], sums[1][t])),
                                          _mm256_castps256_ps128(lanes[t]));
       lanes[t] = _mm256_insertf128_ps(lanes[t], low, 0);
     }
