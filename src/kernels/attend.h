@@ -8,10 +8,6 @@
 
 #include "kernels/kernels.h"
 
-enum {
-  LAP_MAX_QUERIES = 64
-};
-
 /* What a query has seen so far: acc / l is its output. */
 typedef struct lap_attend_state {
   float *m;   /* [queries] */
@@ -20,7 +16,7 @@ typedef struct lap_attend_state {
 } lap_attend_state;
 
 typedef struct lap_attend_queries {
-  int count;           /* at most LAP_MAX_QUERIES */
+  int count;
   const float *q;      /* [count, head_dim], read for plain caches */
   const lap_qrows *qx; /* rows qx_first.. read for 4 and 8-bit ones, block = min(64, group) */
   int qx_first;
