@@ -86,26 +86,18 @@ static bool is_float(lap_dtype dtype) {
 
 /* ---- the quantization map ---- */
 
-typedef struct settings {
-  bool dense; /* the map says so: `false` */
-  int64_t bits, group_size;
-  const char *mode;
-  const lap_json *entry; /* the module's own, or the map with its defaults */
-} settings;
-
 /* Converters differ in the prefix of the keys; the tensors' own spelling is tried first. */
-static const lap_json *find_override(const lap_modules *modules, const char *path) {
-  const lap_config *config = modules->config;
+static const lap_json *find_override(const lap_config *config, const char *prefix, const char *path) {
   char name[MAX_NAME];
   for (int i = -1; i < PREFIXES; i++) {
-    int n = snprintf(name, sizeof name, "%s%s", i < 0 ? modules->prefix : prefixes[i], path);
+    int n = snprintf(name, sizeof name, "%s%s", i < 0 ? prefix : prefixes[i], path);
     const lap_json *entry = n < MAX_NAME ? lap_json_get(config->document, config->quantization, name) : NULL;
     if (entry && entry->type != LAP_JSON_NULL) return entry;
   }
   return NULL;
 }
 
-static lap_status read_settings(const lap_config *config, const lap_json *object, settings *out,
+static lap_status read_settings(const lap_config *config, const lap_json *object, lap_quantization *out,
                                 lap_error *error) {
   out->entry = object;
   lap_status status =
@@ -117,14 +109,13 @@ static lap_status read_settings(const lap_config *config, const lap_json *object
   return status;
 }
 
-/* What the map says of a module: the defaults, then its override. */
-static lap_status look_up(const lap_modules *modules, const char *path, settings *out, lap_error *error) {
-  const lap_config *config = modules->config;
-  *out = (settings){.mode = "affine", .entry = config->quantization};
+lap_status lap_quantization_of(const lap_config *config, const char *prefix, const char *path,
+                               lap_quantization *out, lap_error *error) {
+  *out = (lap_quantization){.mode = "affine", .entry = config->quantization};
   if (!config->quantization) return LAP_OK;
   lap_status status = read_settings(config, config->quantization, out, error);
   if (status != LAP_OK) return status;
-  const lap_json *override = find_override(modules, path);
+  const lap_json *override = find_override(config, prefix, path);
   if (!override) return LAP_OK;
   if (override->type == LAP_JSON_OBJECT) return read_settings(config, override, out, error);
   if (override->type != LAP_JSON_BOOL)
@@ -134,7 +125,7 @@ static lap_status look_up(const lap_modules *modules, const char *path, settings
   return LAP_OK;
 }
 
-static lap_status check_settings(const lap_modules *modules, const char *path, const settings *s,
+static lap_status check_settings(const lap_modules *modules, const char *path, const lap_quantization *s,
                                  int32_t in_features, lap_error *error) {
   const lap_json_document *document = modules->config->document;
   const char *prefix = modules->prefix;
@@ -217,8 +208,8 @@ static lap_status check_quantized_shapes(const lap_modules *modules, const char 
 
 static lap_status match_quantized(const lap_modules *modules, const char *path, int32_t experts,
                                   lap_linear *out, lap_error *error) {
-  settings s;
-  lap_status status = look_up(modules, path, &s, error);
+  lap_quantization s;
+  lap_status status = lap_quantization_of(modules->config, modules->prefix, path, &s, error);
   if (status == LAP_OK) status = check_settings(modules, path, &s, out->in_features, error);
   if (status != LAP_OK) return status;
   out->bits = (int32_t)s.bits;

@@ -1,4 +1,5 @@
-/* modules.h: from a module's path to its tensors, shapes checked. Internal to the plan builder. */
+/* modules.h: from a module's path to its tensors, shapes checked; and what the quantization map says of it.
+ */
 #ifndef LAP_CHECKPOINT_MODULES_H
 #define LAP_CHECKPOINT_MODULES_H
 
@@ -19,6 +20,19 @@ int32_t lap_modules_find(const lap_modules *modules, const char *path, const cha
 
 /* Size of that tensor's first dimension (a packed weight's rows are its true rows), or -1. */
 int64_t lap_modules_rows(const lap_modules *modules, const char *path, const char *suffix);
+
+/* What the quantization map says of a module: the defaults, then its override. */
+typedef struct lap_quantization {
+  bool dense;               /* the map says so: `false` */
+  int64_t bits, group_size; /* as stated, not checked; 0 if missing */
+  const char *mode;
+  const lap_json *entry; /* the module's own, or the map with its defaults; NULL if there is no map */
+} lap_quantization;
+
+/* Keys may have any of the prefixes that converters use; `prefix`, the tensors' own, is tried first.
+ * Errors: FORMAT (a member of the wrong type). */
+lap_status lap_quantization_of(const lap_config *config, const char *prefix, const char *path,
+                               lap_quantization *out, lap_error *error);
 
 /* Matches the linear [out_features, in_features] at `path`, or with experts > 0 a stack of them
  * [experts, out_features, in_features]. Errors: FORMAT, UNSUPPORTED, naming the module. */
