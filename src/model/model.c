@@ -85,18 +85,22 @@ static lap_status make_frequencies(lap_model *model, lap_error *error) {
   return LAP_OK;
 }
 
-lap_status lap_model_open(const char *directory, lap_kv_mode kv_mode, lap_model **out, lap_error *error) {
+lap_status lap_model_assemble(const char *name, lap_tensors *tensors, lap_plan *plan, lap_model **out,
+                              lap_error *error) {
   *out = NULL;
   lap_model *model = calloc(1, sizeof *model);
-  if (model) model->directory = strdup(directory);
-  if (!model || !model->directory) {
-    free(model);
-    return lap_fail(error, LAP_ERROR_MEMORY, "%s: out of memory", directory);
+  if (!model) {
+    lap_plan_free(plan);
+    lap_tensors_close(tensors);
+    return lap_fail(error, LAP_ERROR_MEMORY, "%s: out of memory", name);
   }
-  lap_status status = lap_kernels_select(&model->kernels, error);
-  if (status == LAP_OK) status = lap_tensors_open(directory, &model->tensors, error);
-  if (status == LAP_OK) status = lap_plan_build(directory, model->tensors, kv_mode, &model->plan, error);
-  if (status == LAP_OK) status = lap_weights_bind(model->plan, model->tensors, &model->weights, error);
+  model->tensors = tensors;
+  model->plan = plan;
+  model->directory = strdup(name);
+  lap_status status =
+      model->directory ? LAP_OK : lap_fail(error, LAP_ERROR_MEMORY, "%s: out of memory", name);
+  if (status == LAP_OK) status = lap_kernels_select(&model->kernels, error);
+  if (status == LAP_OK) status = lap_weights_bind(plan, tensors, &model->weights, error);
   if (status == LAP_OK) status = make_frequencies(model, error);
   if (status != LAP_OK) {
     lap_model_close(model);
@@ -105,6 +109,18 @@ lap_status lap_model_open(const char *directory, lap_kv_mode kv_mode, lap_model 
   make_fingerprint(model);
   *out = model;
   return LAP_OK;
+}
+
+lap_status lap_model_open(const char *directory, lap_kv_mode kv_mode, lap_model **out, lap_error *error) {
+  lap_tensors *tensors;
+  lap_plan *plan;
+  *out = NULL;
+  lap_status status = lap_tensors_open(directory, &tensors, error);
+  if (status != LAP_OK) return status;
+  status = lap_plan_build(directory, tensors, kv_mode, &plan, error);
+  if (status == LAP_OK) return lap_model_assemble(directory, tensors, plan, out, error);
+  lap_tensors_close(tensors);
+  return status;
 }
 
 void lap_model_close(lap_model *model) {

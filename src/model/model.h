@@ -16,4 +16,9 @@ struct lap_model {
   lap_tokenizer *tokenizer; /* NULL until first used */
 };
 
+/* The part of lap_model_open that comes after the files: takes over `tensors` and `plan`, also on failure.
+ * `name` stands for the directory in messages. Errors: MEMORY, and those of choosing the kernels. */
+lap_status lap_model_assemble(const char *name, lap_tensors *tensors, lap_plan *plan, lap_model **out,
+                              lap_error *error);
+
 #endif
