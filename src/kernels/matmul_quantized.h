@@ -275,7 +275,7 @@ LAP_INLINE void lap_qdots_avx2(const int bits, const int group_size, const int t
 #pragma GCC unroll 1
     for (int pair = 0; pair < block / 16; pair++)
       lap_chunk_pair_avx2(bits, block, tokens, codes + (size_t)(b * block / 8 * bits + 16 * pair * bits), q,
-                          (size_t)(b * block + 128 * pair), sums[pair]);
+                          b * block + 128 * pair, sums[pair]);
     for (int t = 0; t < tokens; t++) {
       __m256i dot = _mm256_hadd_epi32(sums[0][t], sums[1][t]);
       dot = block == 32 ? lap_order_halves_avx2(dot)
@@ -287,7 +287,7 @@ LAP_INLINE void lap_qdots_avx2(const int bits, const int group_size, const int t
     __m256i sums[2][LAP_Q_TILE];
     for (int pair = 0; pair < 2; pair++)
       lap_chunk_pair_avx2(bits, block, tokens, codes + (size_t)(8 * b * bits + 16 * pair * bits), q,
-                          (size_t)(64 * b + 128 * pair), sums[pair]);
+                          64 * b + 128 * pair, sums[pair]);
     __m128 scale = lap_format_load4_avx2(w->format, w->scales, at + (size_t)b);
     __m128 bias = lap_format_load4_avx2(w->format, w->biases, at + (size_t)b);
     for (int t = 0; t < tokens; t++) {
