@@ -222,9 +222,7 @@ lap_kv_view lap_cache_view(const lap_cache *cache, int kv_head) {
 }
 
 int64_t lap_cache_run(const lap_cache *cache, int64_t from, int64_t to, int64_t *slot) {
-  *slot = from % cache->capacity;
-  int64_t to_the_end = cache->capacity - *slot;
-  return to - from < to_the_end ? to - from : to_the_end;
+  return lap_slot_run(cache->capacity, from, to, slot);
 }
 
 bool lap_cache_can_trim(const lap_cache *cache, int64_t length) {

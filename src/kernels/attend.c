@@ -5,14 +5,6 @@
  * and query by query where ranges begin or end inside the block; per element the order is the same. */
 #include "kernels/attend.h"
 
-static int64_t min64(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
-
-static int64_t max64(int64_t a, int64_t b) {
-  return a > b ? a : b;
-}
-
 static int max_groups(int head_dim) {
   return head_dim / 32;
 }
@@ -33,8 +25,8 @@ void lap_attend_begin(lap_attend_state *state, int queries, int head_dim) {
 static void score(const lap_kernels *kernels, const lap_kv_view *kv, const lap_attend_queries *queries,
                   int64_t block, int64_t from, int64_t to, float *s) {
   while (from < to) {
-    int64_t slot = from % kv->capacity;
-    int n = (int)min64(to - from, kv->capacity - slot);
+    int64_t slot;
+    int n = (int)lap_slot_run(kv->capacity, from, to, &slot);
     float *column = s + (from - block);
     if (kv->bits == 16) {
       lap_imatrix keys = {
@@ -71,8 +63,8 @@ static void add_values(const lap_kernels *kernels, const lap_kv_view *kv, int fi
                        int64_t from, int64_t to, const float *p, float *acc, float *bias_acc) {
   int groups = lap_kv_bias_groups(kv);
   while (from < to) {
-    int64_t slot = from % kv->capacity;
-    int n = (int)min64(to - from, kv->capacity - slot);
+    int64_t slot;
+    int n = (int)lap_slot_run(kv->capacity, from, to, &slot);
     kernels->values(kv, count, slot, n, p + first * LAP_KEY_BLOCK + (from - block),
                     acc + first * kv->head_dim, bias_acc + first * groups);
     from += n;
@@ -90,18 +82,18 @@ static void attend_block(const lap_kernels *kernels, const lap_kv_view *kv, cons
   int64_t from = INT64_MAX, to = INT64_MIN; /* seen by some query */
   int64_t all_from = begin, all_to = end;   /* seen by every query */
   for (int t = 0; t < queries->count; t++) {
-    from = min64(from, queries->low[t]);
-    to = max64(to, queries->high[t]);
-    all_from = max64(all_from, queries->low[t]);
-    all_to = min64(all_to, queries->high[t]);
+    from = lap_min64(from, queries->low[t]);
+    to = lap_max64(to, queries->high[t]);
+    all_from = lap_max64(all_from, queries->low[t]);
+    all_to = lap_min64(all_to, queries->high[t]);
   }
-  from = max64(from, begin);
-  to = min64(to, end);
+  from = lap_max64(from, begin);
+  to = lap_min64(to, end);
   if (from >= to) return;
   score(kernels, kv, queries, block, from, to, s);
   for (int t = 0; t < queries->count; t++) {
-    int first = (int)(max64(begin, queries->low[t]) - block),
-        last = (int)(min64(end, queries->high[t]) - block);
+    int first = (int)(lap_max64(begin, queries->low[t]) - block),
+        last = (int)(lap_min64(end, queries->high[t]) - block);
     float *row = s + t * LAP_KEY_BLOCK;
     if (first >= last) continue;
     float correction = kernels->softmax_block(row, first, last, &state->m[t], &state->l[t]);
@@ -114,8 +106,8 @@ static void attend_block(const lap_kernels *kernels, const lap_kv_view *kv, cons
     return;
   }
   for (int t = 0; t < queries->count; t++)
-    add_values(kernels, kv, t, 1, block, max64(begin, queries->low[t]), min64(end, queries->high[t]), s,
-               state->acc, bias_acc);
+    add_values(kernels, kv, t, 1, block, lap_max64(begin, queries->low[t]), lap_min64(end, queries->high[t]),
+               s, state->acc, bias_acc);
 }
 
 void lap_attend_span(const lap_kernels *kernels, const lap_kv_view *kv, const lap_attend_queries *queries,
@@ -126,8 +118,8 @@ void lap_attend_span(const lap_kernels *kernels, const lap_kv_view *kv, const la
   memset(scratch, 0, lap_attend_scratch(queries->count, kv->head_dim) * sizeof(float));
   lap_attend_begin(state, queries->count, kv->head_dim);
   for (int64_t block = begin / LAP_KEY_BLOCK * LAP_KEY_BLOCK; block < end; block += LAP_KEY_BLOCK)
-    attend_block(kernels, kv, queries, block, max64(block, begin), min64(block + LAP_KEY_BLOCK, end), state,
-                 s, bias_acc);
+    attend_block(kernels, kv, queries, block, lap_max64(block, begin), lap_min64(block + LAP_KEY_BLOCK, end),
+                 state, s, bias_acc);
   if (!groups) return;
   for (int t = 0; t < queries->count; t++)
     for (int d = 0; d < kv->head_dim; d++)

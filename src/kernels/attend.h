@@ -8,6 +8,14 @@
 
 #include "kernels/kernels.h"
 
+static inline int64_t lap_min64(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+
+static inline int64_t lap_max64(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+
 /* What a query has seen so far: acc / l is its output. */
 typedef struct lap_attend_state {
   float *m;   /* [queries] */

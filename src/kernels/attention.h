@@ -36,6 +36,12 @@ typedef struct lap_kv_view {
   int group_size; /* 32, 64, 128 */
 } lap_kv_view;
 
+/* How many of the positions from `from` to `to` stand in consecutive slots, beginning at `*slot`. */
+LAP_INLINE int64_t lap_slot_run(int64_t capacity, int64_t from, int64_t to, int64_t *slot) {
+  *slot = from % capacity;
+  return to - from < capacity - *slot ? to - from : capacity - *slot;
+}
+
 /* Groups that have a bias. */
 LAP_INLINE int lap_kv_bias_groups(const lap_kv_view *kv) {
   return kv->bits == 16 ? 0 : kv->head_dim / kv->group_size;

@@ -239,7 +239,7 @@ LAP_INLINE __m256 lap_qblocks_add8_avx2(const int bits, __m256 scale, __m256 bia
   return _mm256_fmadd_ps(bias, _mm256_loadu_ps(x->scaled_sum + b), lanes);
 }
 
-/* The same for four blocks, whose lanes are the lower or (b % 8 == 4) the upper half. */
+/* The same for the four blocks that follow the last eight: they have lanes 0..3. */
 LAP_INLINE __m128 lap_qblocks_add4_avx2(const int bits, __m128 scale, __m128 bias, const lap_qrow *x, int b,
                                         __m128i dot, __m128 lanes) {
   if (bits == 8) {

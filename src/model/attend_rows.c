@@ -27,14 +27,6 @@ enum {
   SPLIT_ROWS = 4
 }; /* with more rows than this, tiles alone keep the threads busy */
 
-static int64_t min64(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
-
-static int64_t max64(int64_t a, int64_t b) {
-  return a > b ? a : b;
-}
-
 static int heads_of_task(const lap_layer *layer) {
   int repeats = layer->heads / layer->kv_heads;
   return repeats < LAP_TILE_QUERIES ? repeats : LAP_TILE_QUERIES;
@@ -111,7 +103,7 @@ static void gather(const attend_run *run, const tile *t, int group, int thread, 
     memcpy(q + (size_t)count * (size_t)head_dim, from, (size_t)heads * (size_t)head_dim * sizeof(float));
     for (int h = 0; h < heads; h++, count++) {
       out->high[count] = position + 1;
-      out->low[count] = run->layer->window ? max64(0, position + 1 - run->layer->window) : 0;
+      out->low[count] = run->layer->window ? lap_max64(0, position + 1 - run->layer->window) : 0;
     }
   }
   int form = bits != 16 && lap_block_of_group(group_size) == 32;
@@ -143,8 +135,8 @@ static void seen_range(const tile_queries *q, int64_t *low, int64_t *high) {
   *low = q->low[0];
   *high = q->high[0];
   for (int i = 1; i < q->queries.count; i++) {
-    *low = min64(*low, q->low[i]);
-    *high = max64(*high, q->high[i]);
+    *low = lap_min64(*low, q->low[i]);
+    *high = lap_max64(*high, q->high[i]);
   }
 }
 
@@ -162,9 +154,10 @@ static void whole_task(void *context, int task, int thread) {
   int64_t low, high;
   seen_range(&q, &low, &high);
   int64_t span = low / LAP_KEY_SPAN;
-  lap_attend_span(kernels, &kv, &q.queries, low, min64(high, (span + 1) * LAP_KEY_SPAN), &state, q.scratch);
+  lap_attend_span(kernels, &kv, &q.queries, low, lap_min64(high, (span + 1) * LAP_KEY_SPAN), &state,
+                  q.scratch);
   for (span++; span * LAP_KEY_SPAN < high; span++) {
-    lap_attend_span(kernels, &kv, &q.queries, span * LAP_KEY_SPAN, min64(high, (span + 1) * LAP_KEY_SPAN),
+    lap_attend_span(kernels, &kv, &q.queries, span * LAP_KEY_SPAN, lap_min64(high, (span + 1) * LAP_KEY_SPAN),
                     &later, q.scratch);
     lap_attend_fold(kernels, q.queries.count, head_dim, &state, &later);
   }
@@ -192,8 +185,8 @@ static void span_task(void *context, int task, int thread) {
   lap_attend_state state = span_state(run, tile_group, task % run->spans);
   int64_t low, high, span = run->first_span + task % run->spans;
   seen_range(&q, &low, &high);
-  lap_attend_span(run->forward->workspace.kernels, &kv, &q.queries, max64(low, span * LAP_KEY_SPAN),
-                  min64(high, (span + 1) * LAP_KEY_SPAN), &state, q.scratch);
+  lap_attend_span(run->forward->workspace.kernels, &kv, &q.queries, lap_max64(low, span * LAP_KEY_SPAN),
+                  lap_min64(high, (span + 1) * LAP_KEY_SPAN), &state, q.scratch);
 }
 
 static void fold_task(void *context, int task, int thread) {
@@ -231,8 +224,8 @@ static int64_t span_range(const lap_forward *forward, const lap_layer *layer, in
   int64_t low = INT64_MAX, high = 0;
   for (int i = 0; i < forward->rows; i++) {
     int64_t end = forward->row[i].position + 1;
-    low = min64(low, layer->window ? max64(0, end - layer->window) : 0);
-    high = max64(high, end);
+    low = lap_min64(low, layer->window ? lap_max64(0, end - layer->window) : 0);
+    high = lap_max64(high, end);
   }
   *first = low / LAP_KEY_SPAN;
   return (high + LAP_KEY_SPAN - 1) / LAP_KEY_SPAN - *first;

@@ -110,3 +110,15 @@ double rms_of(const float *a, int64_t n) {
   for (int64_t i = 0; i < n; i++) sum += (double)a[i] * (double)a[i];
   return sqrt(sum / (double)n);
 }
+
+unsigned char *read_all(const char *path, size_t *bytes) {
+  FILE *file = fopen(path, "rb");
+  assert_non_null(file);
+  fseek(file, 0, SEEK_END);
+  *bytes = (size_t)ftell(file);
+  rewind(file);
+  unsigned char *data = malloc(*bytes);
+  assert_int_equal(fread(data, 1, *bytes, file), *bytes);
+  fclose(file);
+  return data;
+}

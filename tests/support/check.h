@@ -47,4 +47,7 @@ double max_distance(const float *a, const float *b, int64_t n);
 double rms_distance(const float *a, const float *b, int64_t n);
 double rms_of(const float *a, int64_t n);
 
+/* A whole file, malloc'd; fails the test if it cannot be read. */
+unsigned char *read_all(const char *path, size_t *bytes);
+
 #endif

@@ -254,18 +254,6 @@ static const char *snapshot_path(void) {
   return path_of(BINARY_DIR "/test_cache.%d.snapshot", (int)getpid());
 }
 
-static unsigned char *read_all(const char *path, size_t *bytes) {
-  FILE *file = fopen(path, "rb");
-  assert_non_null(file);
-  fseek(file, 0, SEEK_END);
-  *bytes = (size_t)ftell(file);
-  rewind(file);
-  unsigned char *data = malloc(*bytes);
-  assert_int_equal(fread(data, 1, *bytes, file), *bytes);
-  fclose(file);
-  return data;
-}
-
 static void write_all(const char *path, const unsigned char *data, size_t bytes) {
   FILE *file = fopen(path, "wb");
   assert_non_null(file);

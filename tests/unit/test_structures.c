@@ -110,18 +110,6 @@ static void one_model_in_many_spellings_has_one_result(void **state) {
   free(expected);
 }
 
-static unsigned char *read_all(const char *path, size_t *bytes) {
-  FILE *file = fopen(path, "rb");
-  assert_non_null(file);
-  fseek(file, 0, SEEK_END);
-  *bytes = (size_t)ftell(file);
-  rewind(file);
-  unsigned char *data = malloc(*bytes);
-  assert_int_equal(fread(data, 1, *bytes, file), *bytes);
-  fclose(file);
-  return data;
-}
-
 /* Pebble with one weight of `tensor` replaced by `bits` (bf16). */
 static lap_status evaluate_damaged(const char *tensor, uint16_t bits, lap_error *error) {
   size_t bytes, config_bytes;
