@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "checkpoint/companions.h"
+#include "checkpoint/layer_needs.h"
 #include "checkpoint/modules.h"
 
 enum {
@@ -274,77 +275,40 @@ static int32_t mlp_width(const builder *b, int32_t index, const lap_layer *layer
   return wide ? 2 * width : width;
 }
 
-/* A module of a layer: which, and its size. Stacks have experts > 0. */
-typedef struct needed_linear {
-  lap_layer_linear which;
-  bool needed;
-  int32_t experts, out_features, in_features;
-} needed_linear;
-
-static lap_status match_linears(builder *b, int32_t index, lap_layer *layer) {
-  const lap_plan *plan = b->plan;
-  int32_t hidden = plan->hidden_size, width = layer->mlp_width, pli = plan->per_layer_width;
-  int32_t q = layer->heads * layer->head_dim, kv = layer->kv_heads * layer->head_dim;
-  int32_t experts = plan->num_experts, expert_width = plan->moe_width;
-  bool donor = !layer->sharer;
-  const needed_linear list[] = {
-      {LAP_Q_PROJ, true, 0, q, hidden},
-      {LAP_K_PROJ, donor, 0, kv, hidden},
-      {LAP_V_PROJ, donor && !layer->k_eq_v, 0, kv, hidden},
-      {LAP_O_PROJ, true, 0, hidden, q},
-      {LAP_GATE_PROJ, true, 0, width, hidden},
-      {LAP_UP_PROJ, true, 0, width, hidden},
-      {LAP_DOWN_PROJ, true, 0, hidden, width},
-      {LAP_PLI_GATE, pli > 0, 0, pli, hidden},
-      {LAP_PLI_PROJECTION, pli > 0, 0, hidden, pli},
-      {LAP_ROUTER, layer->moe, 0, experts, hidden},
-      {LAP_EXPERT_GATE, layer->moe, experts, expert_width, hidden},
-      {LAP_EXPERT_UP, layer->moe, experts, expert_width, hidden},
-      {LAP_EXPERT_DOWN, layer->moe, experts, hidden, expert_width},
+static void list_needs(const lap_plan *plan, const lap_layer *layer, lap_layer_needs *needs) {
+  const lap_layer_facts facts = {
+      .hidden_size = plan->hidden_size,
+      .heads = layer->heads,
+      .kv_heads = layer->kv_heads,
+      .head_dim = layer->head_dim,
+      .sharer = layer->sharer,
+      .k_eq_v = layer->k_eq_v,
+      .mlp_width = layer->mlp_width,
+      .per_layer_width = plan->per_layer_width,
+      .moe = layer->moe,
+      .experts = plan->num_experts,
+      .expert_width = plan->moe_width,
+      .layer_scalar = layer->has_layer_scalar,
   };
-  for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-    const needed_linear *n = &list[i];
-    if (!n->needed) continue;
-    layer_path path;
-    lap_status status =
-        lap_modules_linear(&b->modules, path_in_layer(index, linear_names[n->which], path), n->experts,
-                           n->out_features, n->in_features, &layer->linear[n->which], b->error);
-    if (status != LAP_OK) return status;
-  }
-  return LAP_OK;
+  lap_layer_needs_list(&facts, needs);
 }
 
-static lap_status match_vectors(builder *b, int32_t index, lap_layer *layer) {
-  int32_t hidden = b->plan->hidden_size;
-  bool pli = b->plan->per_layer_width > 0;
-  const struct {
-    lap_layer_vector which;
-    bool needed;
-    int32_t length;
-  } list[] = {
-      {LAP_INPUT_NORM, true, hidden},
-      {LAP_POST_ATTENTION_NORM, true, hidden},
-      {LAP_PRE_FEEDFORWARD_NORM, true, hidden},
-      {LAP_POST_FEEDFORWARD_NORM, true, hidden},
-      {LAP_PRE_FEEDFORWARD_NORM_2, layer->moe, hidden},
-      {LAP_POST_FEEDFORWARD_NORM_1, layer->moe, hidden},
-      {LAP_POST_FEEDFORWARD_NORM_2, layer->moe, hidden},
-      {LAP_Q_NORM, true, layer->head_dim},
-      {LAP_K_NORM, !layer->sharer, layer->head_dim},
-      {LAP_POST_PLI_NORM, pli, hidden},
-      {LAP_LAYER_SCALAR, layer->has_layer_scalar, 1},
-      {LAP_ROUTER_SCALE, layer->moe, hidden},
-      {LAP_PER_EXPERT_SCALE, layer->moe, b->plan->num_experts},
-  };
-  for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-    if (!list[i].needed) continue;
-    layer_path path;
-    lap_status status =
-        lap_modules_vector(&b->modules, path_in_layer(index, vector_names[list[i].which], path),
-                           list[i].length, &layer->vector[list[i].which], b->error);
-    if (status != LAP_OK) return status;
+static lap_status match_layer(builder *b, int32_t index, lap_layer *layer) {
+  lap_layer_needs needs;
+  layer_path path;
+  lap_status status = LAP_OK;
+  list_needs(b->plan, layer, &needs);
+  for (int i = 0; i < needs.linears && status == LAP_OK; i++) {
+    const lap_needed_linear *n = &needs.linear[i];
+    status = lap_modules_linear(&b->modules, path_in_layer(index, linear_names[n->which], path), n->experts,
+                                n->out_features, n->in_features, &layer->linear[n->which], b->error);
   }
-  return LAP_OK;
+  for (int i = 0; i < needs.vectors && status == LAP_OK; i++) {
+    const lap_needed_vector *n = &needs.vector[i];
+    status = lap_modules_vector(&b->modules, path_in_layer(index, vector_names[n->which], path), n->length,
+                                &layer->vector[n->which], b->error);
+  }
+  return status;
 }
 
 static lap_status plan_layer(builder *b, int32_t index) {
@@ -356,8 +320,7 @@ static lap_status plan_layer(builder *b, int32_t index) {
   layer->moe = b->plan->num_experts > 0;
   layer->has_layer_scalar =
       lap_modules_find(&b->modules, path_in_layer(index, vector_names[LAP_LAYER_SCALAR], path), "") >= 0;
-  status = match_linears(b, index, layer);
-  return status == LAP_OK ? match_vectors(b, index, layer) : status;
+  return match_layer(b, index, layer);
 }
 
 static lap_status plan_layers(builder *b) {

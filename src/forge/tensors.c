@@ -1,8 +1,8 @@
 /* tensors.c: the modules of a structure, their shapes and their distributions.
  *
- * Names and shapes follow the plan builder; it checks them afterwards against the same configuration, so
- * a difference between the two cannot stay. The distributions keep every activation near 1 whatever the
- * depth and the widths:
+ * A layer's modules come from the list that the plan builder matches too; it checks all names and shapes
+ * afterwards against the same configuration, so a difference between the two cannot stay. The distributions
+ * keep every activation near 1 whatever the depth and the widths:
  *  - a linear's weights have mean 0 and standard deviation 1/sqrt(in), so a normed input gives an output
  *    of standard deviation 1; each branch is normed again before it joins the residual stream, and the
  *    layer scalar (0.6 to 1) keeps that stream from growing with depth;
@@ -18,12 +18,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "checkpoint/layer_needs.h"
 #include "checkpoint/modules.h"
 
-#define MAX_BYTES    (UINT64_C(1) << 46)
-#define NORM_SPREAD  0.25f /* of the centre */
-#define SCALE_SPREAD 0.25f /* of the centre, between the groups of a quantized module */
-#define FINAL_NORM   3.0f
+#define MAX_BYTES     (UINT64_C(1) << 46)
+#define VECTOR_SPREAD 0.25f /* of the centre */
+#define SCALE_SPREAD  0.25f /* of the centre, between the groups of a quantized module */
+#define LAYER_SCALAR  0.8f
+#define FINAL_NORM    3.0f
 
 typedef struct builder {
   const lap_config *config;
@@ -161,88 +163,55 @@ static void add_linear(builder *b, const char *path, int64_t experts, int64_t ro
 
 /* ---- a layer ---- */
 
-typedef struct layer_shape {
-  int32_t index;
-  bool sharer, k_eq_v, moe;
-  int32_t head_dim, kv_heads, mlp_width;
-} layer_shape;
-
-static layer_shape shape_of_layer(const lap_config *config, int32_t index) {
+static lap_layer_facts facts_of_layer(const lap_config *config, int32_t index) {
   bool full = config->layer_type[index] == LAP_FULL;
   bool sharer = index >= config->layers - config->shared_layers;
   bool own_count = full && config->k_eq_v && config->global_kv_heads != LAP_ABSENT;
-  return (layer_shape){
-      .index = index,
+  return (lap_layer_facts){
+      .hidden_size = config->hidden_size,
+      .heads = config->heads,
+      .kv_heads = own_count ? config->global_kv_heads : config->kv_heads,
+      .head_dim = config->head_dim[full ? LAP_FULL : LAP_SLIDING],
       .sharer = sharer,
       .k_eq_v = full && config->k_eq_v,
-      .moe = config->moe == 1,
-      .head_dim = config->head_dim[full ? LAP_FULL : LAP_SLIDING],
-      .kv_heads = own_count ? config->global_kv_heads : config->kv_heads,
       .mlp_width = config->intermediate_size * (sharer && config->double_wide_mlp == 1 ? 2 : 1),
+      .per_layer_width = config->per_layer_width,
+      .moe = config->moe == 1,
+      .experts = config->num_experts,
+      .expert_width = config->moe_width,
+      .layer_scalar = true,
   };
 }
 
-static void add_layer_linears(builder *b, const layer_shape *s) {
-  const lap_config *config = b->config;
-  int32_t hidden = config->hidden_size, pli = config->per_layer_width, width = s->mlp_width;
-  int32_t q = config->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
-  int32_t experts = config->num_experts, expert_width = config->moe_width;
-  const struct {
-    lap_layer_linear which;
-    bool needed;
-    int32_t experts, rows, columns;
-  } list[] = {
-      {LAP_Q_PROJ, true, 0, q, hidden},
-      {LAP_K_PROJ, !s->sharer, 0, kv, hidden},
-      {LAP_V_PROJ, !s->sharer && !s->k_eq_v, 0, kv, hidden},
-      {LAP_O_PROJ, true, 0, hidden, q},
-      {LAP_GATE_PROJ, true, 0, width, hidden},
-      {LAP_UP_PROJ, true, 0, width, hidden},
-      {LAP_DOWN_PROJ, true, 0, hidden, width},
-      {LAP_PLI_GATE, pli > 0, 0, pli, hidden},
-      {LAP_PLI_PROJECTION, pli > 0, 0, hidden, pli},
-      {LAP_ROUTER, s->moe, 0, experts, hidden},
-      {LAP_EXPERT_GATE, s->moe, experts, expert_width, hidden},
-      {LAP_EXPERT_UP, s->moe, experts, expert_width, hidden},
-      {LAP_EXPERT_DOWN, s->moe, experts, hidden, expert_width},
-  };
-  for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-    char path[LAP_FORGE_MAX_NAME];
-    if (!list[i].needed) continue;
-    snprintf(path, sizeof path, "layers.%d.%s", s->index, lap_layer_linear_name(list[i].which));
-    add_linear(b, path, list[i].experts, list[i].rows, list[i].columns);
+static float centre_of(lap_layer_vector which, const lap_layer_facts *facts) {
+  switch (which) {
+    case LAP_Q_NORM:
+    case LAP_K_NORM:
+      return powf((float)facts->head_dim, -0.25f);
+    case LAP_LAYER_SCALAR:
+      return LAYER_SCALAR;
+    case LAP_ROUTER_SCALE:
+      return sqrtf((float)facts->hidden_size);
+    default:
+      return 1;
   }
 }
 
-static void add_layer_vectors(builder *b, const layer_shape *s) {
-  const lap_config *config = b->config;
-  int32_t hidden = config->hidden_size;
-  float head = powf((float)s->head_dim, -0.25f);
-  const struct {
-    lap_layer_vector which;
-    bool needed;
-    int32_t length;
-    float centre, spread; /* spread as a share of the centre */
-  } list[] = {
-      {LAP_INPUT_NORM, true, hidden, 1, NORM_SPREAD},
-      {LAP_POST_ATTENTION_NORM, true, hidden, 1, NORM_SPREAD},
-      {LAP_PRE_FEEDFORWARD_NORM, true, hidden, 1, NORM_SPREAD},
-      {LAP_POST_FEEDFORWARD_NORM, true, hidden, 1, NORM_SPREAD},
-      {LAP_PRE_FEEDFORWARD_NORM_2, s->moe, hidden, 1, NORM_SPREAD},
-      {LAP_POST_FEEDFORWARD_NORM_1, s->moe, hidden, 1, NORM_SPREAD},
-      {LAP_POST_FEEDFORWARD_NORM_2, s->moe, hidden, 1, NORM_SPREAD},
-      {LAP_Q_NORM, true, s->head_dim, head, NORM_SPREAD},
-      {LAP_K_NORM, !s->sharer, s->head_dim, head, NORM_SPREAD},
-      {LAP_POST_PLI_NORM, config->per_layer_width > 0, hidden, 1, NORM_SPREAD},
-      {LAP_LAYER_SCALAR, true, 1, 0.8f, 0.25f},
-      {LAP_ROUTER_SCALE, s->moe, hidden, sqrtf((float)hidden), NORM_SPREAD},
-      {LAP_PER_EXPERT_SCALE, s->moe, config->num_experts, 1, NORM_SPREAD},
-  };
-  for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-    char path[LAP_FORGE_MAX_NAME];
-    if (!list[i].needed) continue;
-    snprintf(path, sizeof path, "layers.%d.%s", s->index, lap_layer_vector_name(list[i].which));
-    add_vector(b, path, list[i].length, list[i].centre, list[i].spread * list[i].centre);
+static void add_layer(builder *b, int32_t index) {
+  lap_layer_facts facts = facts_of_layer(b->config, index);
+  lap_layer_needs needs;
+  char path[LAP_FORGE_MAX_NAME];
+  lap_layer_needs_list(&facts, &needs);
+  for (int i = 0; i < needs.linears; i++) {
+    const lap_needed_linear *n = &needs.linear[i];
+    snprintf(path, sizeof path, "layers.%d.%s", index, lap_layer_linear_name(n->which));
+    add_linear(b, path, n->experts, n->out_features, n->in_features);
+  }
+  for (int i = 0; i < needs.vectors; i++) {
+    const lap_needed_vector *n = &needs.vector[i];
+    float centre = centre_of(n->which, &facts);
+    snprintf(path, sizeof path, "layers.%d.%s", index, lap_layer_vector_name(n->which));
+    add_vector(b, path, n->length, centre, VECTOR_SPREAD * centre);
   }
 }
 
@@ -252,7 +221,7 @@ static void add_model_level(builder *b) {
   const lap_config *config = b->config;
   int32_t hidden = config->hidden_size, width = config->per_layer_width, all = config->layers * width;
   add_linear(b, "embed_tokens", 0, config->vocab_size, hidden);
-  add_vector(b, "norm.weight", hidden, FINAL_NORM, NORM_SPREAD * FINAL_NORM);
+  add_vector(b, "norm.weight", hidden, FINAL_NORM, VECTOR_SPREAD * FINAL_NORM);
   if (!config->tied) {
     float deviation = 1 / sqrtf((float)hidden);
     const char *prefix = config->text == config->root ? "" : "language_model.";
@@ -262,7 +231,7 @@ static void add_model_level(builder *b) {
   add_matrix(b, b->prefix, "embed_tokens_per_layer",
              (matrix){0, config->vocab_size_per_layer, all, 1 / sqrtf((float)width)});
   add_linear(b, "per_layer_model_projection", 0, all, hidden);
-  add_vector(b, "per_layer_projection_norm.weight", width, 1, NORM_SPREAD);
+  add_vector(b, "per_layer_projection_norm.weight", width, 1, VECTOR_SPREAD);
 }
 
 /* Wider elements first, as the format's reference writer does, so that every tensor is aligned. */
@@ -281,11 +250,7 @@ lap_status lap_forge_list(const lap_config *config, uint64_t seed, lap_forge_ten
                .error = error,
                .prefix = config->text == config->root ? "model." : "language_model.model."};
   add_model_level(&b);
-  for (int32_t i = 0; i < config->layers && b.status == LAP_OK; i++) {
-    layer_shape shape = shape_of_layer(config, i);
-    add_layer_linears(&b, &shape);
-    add_layer_vectors(&b, &shape);
-  }
+  for (int32_t i = 0; i < config->layers && b.status == LAP_OK; i++) add_layer(&b, i);
   if (b.status != LAP_OK) return b.status;
   qsort(out->tensor, (size_t)out->count, sizeof *out->tensor, by_width_and_name);
   uint64_t offset = 0;
