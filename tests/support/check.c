@@ -1,7 +1,9 @@
 /* check.c: see check.h. */
 #include "support/check.h"
 
+#include <locale.h>
 #include <math.h>
+#include <unistd.h>
 
 #include "base/bytes.h"
 
@@ -121,4 +123,21 @@ unsigned char *read_all(const char *path, size_t *bytes) {
   assert_int_equal(fread(data, 1, *bytes, file), *bytes);
   fclose(file);
   return data;
+}
+
+/* No locale need be installed: one of our own is compiled, and of it only the numbers are used. */
+bool use_decimal_comma(void) {
+  char directory[] = "/tmp/lapidary-locale-XXXXXX";
+  assert_non_null(mkdtemp(directory));
+  const char *command = path_of(
+      "cd %s && printf 'LC_NUMERIC\\ndecimal_point \",\"\\nthousands_sep \"\"\\ngrouping -1\\nEND "
+      "LC_NUMERIC\\n' "
+      ">source && localedef -c --no-archive -i ./source ./comma 2>/dev/null; test -f comma/LC_NUMERIC",
+      directory);
+  bool made = system(command) == 0;
+  setenv("LOCPATH", directory, 1);
+  made = made && setlocale(LC_NUMERIC, "comma");
+  unsetenv("LOCPATH");
+  assert_int_equal(system(path_of("rm -r %s", directory)), 0);
+  return made;
 }

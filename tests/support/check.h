@@ -47,6 +47,10 @@ double max_distance(const float *a, const float *b, int64_t n);
 double rms_distance(const float *a, const float *b, int64_t n);
 double rms_of(const float *a, int64_t n);
 
+/* From here on numbers have a decimal comma, as in much of Europe; setlocale(LC_NUMERIC, "C") ends it.
+ * False if the system cannot make such a locale. */
+bool use_decimal_comma(void);
+
 /* A whole file, malloc'd; fails the test if it cannot be read. */
 unsigned char *read_all(const char *path, size_t *bytes);
 
