@@ -1,8 +1,9 @@
 # make           the program: build/lapidary
 # make run       installs what is missing, builds, lets the bundled model speak
 # make test      everything that must hold (tests/run)
+# make regenerate  the cuts in src/generated again, by this version of the generator
 # make bench     measurements; make soak: long fuzzing
-.PHONY: all run test bench soak format install clean
+.PHONY: all run test bench soak regenerate format install clean
 
 all: build/build.ninja
 	@cmake --build build --target lapidary manual
@@ -26,6 +27,12 @@ bench: all
 soak:
 	@scripts/install-dependencies test
 	@tests/run soak
+
+# Built without the old cuts, so that none of them can stand in the way.
+regenerate: all
+	@cmake -S . -B build-regenerate -G Ninja -DTESTS=OFF -DCUTS=none >/dev/null
+	@cmake --build build-regenerate --target lapidary
+	@scripts/regenerate build-regenerate/lapidary
 
 format:
 	@clang-format -i include/*.h src/*/*.[ch] tests/*/*.[ch] bench/*.c examples/*.c

@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "engine/session.h"
+#include "pass/parallel.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -228,7 +229,7 @@ typedef struct subject {
   const char *name;
   lap_model *model;
   lap_session *session;
-  lap_input input;
+  unsigned char *input; /* memory for the quantized forms of x */
   float *x, *y;
   uint64_t bytes; /* of all matrices of a decode step */
   sample products, decode;
@@ -246,7 +247,7 @@ static void open_subject(subject *s, const char *name, const char *directory, in
   s->x = aligned_alloc(64, (size_t)widest * 4);
   s->y = aligned_alloc(64, (size_t)widest * 8); /* gate and up beside each other */
   for (int i = 0; i < widest; i++) s->x[i] = sinf((float)i);
-  lap_input_place(&s->input, aligned_alloc(64, lap_input_bytes(1, widest)), 1, widest);
+  s->input = aligned_alloc(64, lap_aligned(lap_input_row_bytes(widest, LAP_FORMS_ALL)));
 }
 
 /* The products of a decode step that read one input run as one batch, as in the forward pass. */
@@ -256,25 +257,39 @@ static const struct {
                {LAP_GATE_PROJ, LAP_UP_PROJ}, {LAP_DOWN_PROJ, LAP_DOWN_PROJ},
                {LAP_PLI_GATE, LAP_PLI_GATE}, {LAP_PLI_PROJECTION, LAP_PLI_PROJECTION}};
 
+static const lap_kernels *kernels;
+
+static void multiply(const lap_product *p, int first, int last) {
+  kernels->matmul_quantized(&p->weight->quantized, &p->input->q[0], 0, 1, first, last, p->y, (size_t)p->rows);
+}
+
+/* All weights here are in groups of 64. */
 static void multiply_batch(subject *s, const lap_linear *linear, const lap_weight *weight, int count) {
-  const lap_workspace workspace = {s->session->pool, s->model->kernels};
-  lap_input input = s->input;
+  const lap_pass pass = {
+      .threads = lap_pool_threads(s->session->pool), .pool = s->session->pool, .run = lap_pool_run};
+  const int forms = LAP_FORM_64 | LAP_FORM_64_NIBBLE;
+  lap_input input;
   lap_product products[3];
-  const lap_weight *readers[3];
   int n = 0;
   float *y = s->y;
   for (int i = 0; i < count; i++) {
     if (!linear[i].present) continue;
-    readers[n] = &weight[i];
-    products[n++] = (lap_product){
-        .weight = &weight[i], .input = &input, .input_rows = 1, .y = y, .y_stride = (size_t)weight[i].rows};
+    products[n++] = (lap_product){.multiply = multiply,
+                                  .weight = &weight[i],
+                                  .rows = weight[i].rows,
+                                  .cols = weight[i].cols,
+                                  .input = &input,
+                                  .input_rows = 1,
+                                  .y = y};
     y += weight[i].rows;
   }
   if (n == 0) return;
   /* Quantizing the input belongs to the product: a decode step does it too. */
-  lap_input_place(&input, s->input.q[0].q, 1, readers[0]->cols);
-  lap_input_fill(&workspace, &input, s->x, 1, readers, n);
-  lap_multiply(&workspace, products, n);
+  kernels = s->model->kernels;
+  input = lap_input_place(products[0].cols, forms, s->x, s->input, 1);
+  lap_qrow row = lap_qrows_at(&input.q[0], 0);
+  kernels->quantize_row(s->x, products[0].cols, 64, &row);
+  lap_run_products(&pass, products, n);
 }
 
 static void multiply_all(subject *s) {
@@ -375,7 +390,7 @@ int main(int argc, char **argv) {
     print_sample(name, &s->decode, "tokens/s", NULL);
     lap_session_destroy(s->session);
     lap_model_close(s->model);
-    free(s->x), free(s->y), free(s->input.q[0].q);
+    free(s->x), free(s->y), free(s->input);
   }
   lap_pool_destroy(pool);
   free(buffer);

@@ -63,6 +63,16 @@ void lap_model_close(lap_model *model);
  * Not to be called by two threads at once the first time. */
 lap_status lap_model_tokenizer(lap_model *model, const lap_tokenizer **out, lap_error *error);
 
+/* The cut of a model: a forward pass compiled for its structure and KV setting. Strings live as long as the
+ * model. */
+typedef struct lap_cut_info {
+  const char *fingerprint; /* 16 hexadecimal digits, of the structure */
+  bool available;
+  const char *path; /* the shared object; NULL if it is built into the library, or not available */
+  const char *why;  /* not available: the reason in one line; else "" */
+} lap_cut_info;
+lap_cut_info lap_model_cut(const lap_model *model);
+
 int32_t lap_model_vocab_size(const lap_model *model);
 int32_t lap_model_bos(const lap_model *model); /* -1 if there is none */
 bool lap_model_is_eos(const lap_model *model, int32_t id);
@@ -79,14 +89,24 @@ lap_status lap_model_encode(lap_model *model, const char *text, size_t length, i
 
 typedef struct lap_session lap_session;
 
+/* Which code computes. A cut is a forward pass compiled for the structure of one checkpoint; the monolith
+ * interprets any. Their results are the same, bit for bit. */
+typedef enum lap_path {
+  LAP_PATH_AUTO, /* the checkpoint's cut where there is one, else the monolith */
+  LAP_PATH_MONOLITH,
+  LAP_PATH_CUT /* an error if there is none */
+} lap_path;
+
 typedef struct lap_session_options {
   int threads;          /* 0 = the cores available to the process */
   int chunk;            /* tokens evaluated at once in prefill; 0 = 512. Does not change results. */
-  bool kv_start_prompt; /* the prompt over plain caches, converted before decoding; changes results */
+  bool kv_start_prompt; /* the prompt over plain caches, converted before decoding; changes results. Plain
+                           caches are not what a cut was made for: the prompt runs on the monolith. */
+  lap_path path;
 } lap_session_options;
 
 /* One sequence of tokens. `options` may be NULL. The model must outlive it. Errors: MEMORY, ARGUMENT,
- * IO (threads). */
+ * IO (threads), UNSUPPORTED (LAP_PATH_CUT, and there is no cut; the message says why). */
 lap_status lap_session_create(lap_model *model, const lap_session_options *options, lap_session **out,
                               lap_error *error);
 void lap_session_destroy(lap_session *session);

@@ -8,8 +8,7 @@
 #define LAP_BASE_POOL_H
 
 #include "base/error.h"
-
-typedef struct lap_pool lap_pool;
+#include "base/task.h"
 
 enum {
   LAP_MAX_THREADS = 256
@@ -22,9 +21,6 @@ int lap_available_cores(void);
 lap_status lap_pool_create(int threads, lap_pool **out, lap_error *error);
 void lap_pool_destroy(lap_pool *pool);
 int lap_pool_threads(const lap_pool *pool);
-
-/* `thread` is 0 for the caller and identifies scratch memory. */
-typedef void lap_task(void *context, int task, int thread);
 
 /* Not reentrant: one run at a time, from one thread. */
 void lap_pool_run(lap_pool *pool, int tasks, lap_task *function, void *context);

@@ -11,51 +11,26 @@
 
 #include <stdlib.h>
 
-#include "kernels/affine.h"
-
 enum {
-  K_CODES,
-  V_CODES,
-  K_SCALES,
-  V_SCALES,
-  K_BIASES,
-  V_BIASES,
-  MAX_PLANES
+  FIRST_STEP = 64
 };
-enum {
-  FIRST_STEP = 64,
-  MAX_BLOCKS = 32
-};
-
-typedef struct plane {
-  unsigned char *data;
-  size_t slot_bytes; /* all KV heads of one position */
-} plane;
 
 struct lap_cache {
   lap_cache_shape shape;
   int planes; /* 4 if plain, else 6 */
-  plane plane[MAX_PLANES];
-  int64_t capacity;
+  lap_kv_planes memory;
+  size_t slot_bytes[LAP_KV_PLANES]; /* all KV heads of one position */
   int64_t length;
   int64_t oldest;
 };
 
-static size_t row_bytes(const lap_cache_shape *shape) {
-  return (size_t)shape->head_dim * (size_t)shape->bits / 8;
-}
-
-static size_t scale_bytes(const lap_cache_shape *shape) {
-  return (size_t)(shape->head_dim / shape->group_size) * sizeof(float);
-}
-
-static size_t head_bytes(const lap_cache_shape *shape, int index) {
-  return index < K_SCALES ? row_bytes(shape) : scale_bytes(shape);
-}
-
-static void lay_out(const lap_cache_shape *shape, int *planes, plane out[MAX_PLANES]) {
-  *planes = shape->bits == 16 ? K_BIASES : MAX_PLANES;
-  for (int i = 0; i < *planes; i++) out[i].slot_bytes = (size_t)shape->kv_heads * head_bytes(shape, i);
+/* Returns the number of planes. */
+static int lay_out(const lap_cache_shape *shape, size_t slot_bytes[LAP_KV_PLANES]) {
+  int planes = shape->bits == LAP_PLAIN_BITS ? LAP_K_BIASES : LAP_KV_PLANES;
+  for (int i = 0; i < planes; i++)
+    slot_bytes[i] =
+        (size_t)shape->kv_heads * lap_kv_head_bytes(shape->bits, shape->group_size, shape->head_dim, i);
+  return planes;
 }
 
 lap_status lap_cache_create(const lap_cache_shape *shape, lap_cache **out, lap_error *error) {
@@ -63,13 +38,13 @@ lap_status lap_cache_create(const lap_cache_shape *shape, lap_cache **out, lap_e
   *out = cache;
   if (!cache) return lap_fail(error, LAP_ERROR_MEMORY, "out of memory for a KV cache");
   cache->shape = *shape;
-  lay_out(shape, &cache->planes, cache->plane);
+  cache->planes = lay_out(shape, cache->slot_bytes);
   return LAP_OK;
 }
 
 void lap_cache_destroy(lap_cache *cache) {
   if (!cache) return;
-  for (int i = 0; i < cache->planes; i++) free(cache->plane[i].data);
+  for (int i = 0; i < cache->planes; i++) free(cache->memory.plane[i]);
   free(cache);
 }
 
@@ -86,20 +61,18 @@ int64_t lap_cache_oldest(const lap_cache *cache) {
 }
 
 int64_t lap_cache_capacity(const lap_cache *cache) {
-  return cache->capacity;
+  return cache->memory.capacity;
 }
 
 size_t lap_cache_position_bytes(const lap_cache_shape *shape) {
-  plane planes[MAX_PLANES];
-  int count;
-  size_t bytes = 0;
-  lay_out(shape, &count, planes);
-  for (int i = 0; i < count; i++) bytes += planes[i].slot_bytes;
+  size_t slot_bytes[LAP_KV_PLANES], bytes = 0;
+  int planes = lay_out(shape, slot_bytes);
+  for (int i = 0; i < planes; i++) bytes += slot_bytes[i];
   return bytes;
 }
 
 size_t lap_cache_bytes(const lap_cache *cache) {
-  return (size_t)cache->capacity * lap_cache_position_bytes(&cache->shape);
+  return (size_t)cache->memory.capacity * lap_cache_position_bytes(&cache->shape);
 }
 
 /* Copies positions [from, to) of a plane between two layouts of slots. */
@@ -122,25 +95,23 @@ static lap_status no_memory(const lap_cache_shape *shape, int64_t capacity, lap_
 }
 
 static lap_status resize(lap_cache *cache, int64_t capacity, lap_error *error) {
-  unsigned char *data[MAX_PLANES] = {0};
+  unsigned char *data[LAP_KV_PLANES] = {0};
   for (int i = 0; i < cache->planes; i++) {
     size_t bytes;
-    if (!__builtin_mul_overflow((size_t)capacity, cache->plane[i].slot_bytes, &bytes))
-      data[i] = malloc(bytes);
+    if (!__builtin_mul_overflow((size_t)capacity, cache->slot_bytes[i], &bytes)) data[i] = malloc(bytes);
     if (!data[i]) {
       for (int j = 0; j < i; j++) free(data[j]);
       return no_memory(&cache->shape, capacity, error);
     }
   }
   for (int i = 0; i < cache->planes; i++) {
-    plane *p = &cache->plane[i];
     if (cache->length > cache->oldest)
-      copy_positions(p->data, cache->capacity, data[i], capacity, p->slot_bytes, cache->oldest,
-                     cache->length);
-    free(p->data);
-    p->data = data[i];
+      copy_positions(cache->memory.plane[i], cache->memory.capacity, data[i], capacity, cache->slot_bytes[i],
+                     cache->oldest, cache->length);
+    free(cache->memory.plane[i]);
+    cache->memory.plane[i] = data[i];
   }
-  cache->capacity = capacity;
+  cache->memory.capacity = capacity;
   return LAP_OK;
 }
 
@@ -160,69 +131,36 @@ lap_status lap_cache_reserve(lap_cache *cache, int64_t count, lap_error *error) 
     limit = cache->shape.window - 1 + count;
     if (needed > limit) needed = limit;
   }
-  if (needed <= cache->capacity) return LAP_OK;
-  int64_t target = grown(cache->capacity, needed);
+  if (needed <= cache->memory.capacity) return LAP_OK;
+  int64_t target = grown(cache->memory.capacity, needed);
   return resize(cache, target < limit ? target : limit, error);
-}
-
-/* int16 in blocks, as activations are quantized; the sums that go with those are not kept. */
-static void write_plain(const lap_kernels *kernels, const float *x, const lap_cache_shape *shape,
-                        unsigned char *codes, unsigned char *scales) {
-  int16_t q[LAP_MAX_HEAD_DIM];
-  float scale[MAX_BLOCKS], scaled_sum[MAX_BLOCKS];
-  int32_t sum[MAX_BLOCKS];
-  lap_qrow row = {.q = q, .scale = scale, .scaled_sum = scaled_sum, .sum = sum};
-  kernels->quantize_row(x, shape->head_dim, shape->group_size, &row);
-  memcpy(codes, q, row_bytes(shape));
-  memcpy(scales, scale, scale_bytes(shape));
 }
 
 void lap_cache_write(lap_cache *cache, const lap_kernels *kernels, int64_t position, int kv_head,
                      const float *k, const float *v) {
   const lap_cache_shape *shape = &cache->shape;
-  size_t slot = (size_t)(position % cache->capacity);
-  unsigned char *at[MAX_PLANES];
-  for (int i = 0; i < cache->planes; i++)
-    at[i] = cache->plane[i].data + slot * cache->plane[i].slot_bytes + (size_t)kv_head * head_bytes(shape, i);
-  if (shape->bits == 16) {
-    write_plain(kernels, k, shape, at[K_CODES], at[K_SCALES]);
-    write_plain(kernels, v, shape, at[V_CODES], at[V_SCALES]);
-    return;
-  }
-  kernels->affine_quantize_row(k, shape->head_dim, shape->bits, shape->group_size, LAP_FORMAT_F32,
-                               at[K_CODES], at[K_SCALES], at[K_BIASES]);
-  kernels->affine_quantize_row(v, shape->head_dim, shape->bits, shape->group_size, LAP_FORMAT_F32,
-                               at[V_CODES], at[V_SCALES], at[V_BIASES]);
+  kernels->kv_write(shape->bits, shape->group_size, shape->head_dim, shape->kv_heads, &cache->memory,
+                    position, kv_head, k, v);
 }
 
 void lap_cache_commit(lap_cache *cache, int64_t count) {
   cache->length += count;
-  if (cache->length - cache->capacity > cache->oldest) cache->oldest = cache->length - cache->capacity;
+  if (cache->length - cache->memory.capacity > cache->oldest)
+    cache->oldest = cache->length - cache->memory.capacity;
 }
 
 lap_kv_view lap_cache_view(const lap_cache *cache, int kv_head) {
   const lap_cache_shape *shape = &cache->shape;
-  const unsigned char *at[MAX_PLANES] = {0};
-  for (int i = 0; i < cache->planes; i++)
-    at[i] = cache->plane[i].data + (size_t)kv_head * head_bytes(shape, i);
-  return (lap_kv_view){
-      .k = at[K_CODES],
-      .v = at[V_CODES],
-      .k_scales = at[K_SCALES],
-      .k_biases = at[K_BIASES],
-      .v_scales = at[V_SCALES],
-      .v_biases = at[V_BIASES],
-      .row_bytes = cache->plane[K_CODES].slot_bytes,
-      .scale_bytes = cache->plane[K_SCALES].slot_bytes,
-      .capacity = cache->capacity,
-      .head_dim = shape->head_dim,
-      .bits = shape->bits,
-      .group_size = shape->group_size,
-  };
+  return lap_kv_planes_view(shape->bits, shape->group_size, shape->head_dim, shape->kv_heads, &cache->memory,
+                            kv_head);
+}
+
+const lap_kv_planes *lap_cache_memory(const lap_cache *cache) {
+  return &cache->memory;
 }
 
 int64_t lap_cache_run(const lap_cache *cache, int64_t from, int64_t to, int64_t *slot) {
-  return lap_slot_run(cache->capacity, from, to, slot);
+  return lap_slot_run(cache->memory.capacity, from, to, slot);
 }
 
 bool lap_cache_can_trim(const lap_cache *cache, int64_t length) {
@@ -249,8 +187,8 @@ static void convert_position(const lap_cache *from, lap_cache *to, const lap_ker
   int head_dim = from->shape.head_dim;
   for (int head = 0; head < from->shape.kv_heads; head++) {
     lap_kv_view view = lap_cache_view(from, head);
-    size_t row = (size_t)(position % from->capacity) * view.row_bytes;
-    size_t scale = (size_t)(position % from->capacity) * view.scale_bytes;
+    size_t row = (size_t)(position % from->memory.capacity) * view.row_bytes;
+    size_t scale = (size_t)(position % from->memory.capacity) * view.scale_bytes;
     for (int d = 0; d < head_dim; d++) {
       int at = 4 * (d / view.group_size);
       k[d] = lap_load_f32(view.k_scales + scale + at) * lap_code_at(16, view.k + row, d);
@@ -266,15 +204,15 @@ lap_status lap_cache_convert(lap_cache *cache, const lap_kernels *kernels, int b
   lap_cache converted = {.shape = cache->shape, .oldest = cache->oldest, .length = cache->oldest};
   converted.shape.bits = bits;
   converted.shape.group_size = group_size;
-  lay_out(&converted.shape, &converted.planes, converted.plane);
+  converted.planes = lay_out(&converted.shape, converted.slot_bytes);
   float *row = malloc(2 * (size_t)cache->shape.head_dim * sizeof *row);
   lap_status status = row ? LAP_OK : lap_fail(error, LAP_ERROR_MEMORY, "out of memory to convert a KV cache");
-  if (status == LAP_OK && cache->capacity) status = resize(&converted, cache->capacity, error);
+  if (status == LAP_OK && cache->memory.capacity) status = resize(&converted, cache->memory.capacity, error);
   if (status == LAP_OK) {
     for (int64_t position = cache->oldest; position < cache->length; position++)
       convert_position(cache, &converted, kernels, position, row, row + cache->shape.head_dim);
     converted.length = cache->length;
-    for (int i = 0; i < cache->planes; i++) free(cache->plane[i].data);
+    for (int i = 0; i < cache->planes; i++) free(cache->memory.plane[i]);
     *cache = converted;
   }
   free(row);
@@ -286,15 +224,16 @@ int lap_cache_planes(const lap_cache *cache) {
 }
 
 size_t lap_cache_plane_bytes(const lap_cache *cache, int index) {
-  return cache->plane[index].slot_bytes;
+  return cache->slot_bytes[index];
 }
 
 void lap_cache_read(const lap_cache *cache, int index, int64_t from, int64_t to, unsigned char *out) {
-  const plane *p = &cache->plane[index];
+  const unsigned char *plane = cache->memory.plane[index];
+  size_t slot_bytes = cache->slot_bytes[index];
   while (from < to) {
     int64_t slot, n = lap_cache_run(cache, from, to, &slot);
-    memcpy(out, p->data + (size_t)slot * p->slot_bytes, (size_t)n * p->slot_bytes);
-    out += (size_t)n * p->slot_bytes;
+    memcpy(out, plane + (size_t)slot * slot_bytes, (size_t)n * slot_bytes);
+    out += (size_t)n * slot_bytes;
     from += n;
   }
 }
@@ -302,9 +241,9 @@ void lap_cache_read(const lap_cache *cache, int index, int64_t from, int64_t to,
 lap_status lap_cache_load_begin(lap_cache *cache, int64_t oldest, int64_t length, lap_error *error) {
   cache->length = cache->oldest = 0;
   int64_t needed = cache->shape.window ? length - oldest : length;
-  if (needed > cache->capacity) {
+  if (needed > cache->memory.capacity) {
     int64_t limit = cache->shape.window ? needed : INT64_MAX;
-    int64_t target = grown(cache->capacity, needed);
+    int64_t target = grown(cache->memory.capacity, needed);
     lap_status status = resize(cache, target < limit ? target : limit, error);
     if (status != LAP_OK) return status;
   }
@@ -314,11 +253,12 @@ lap_status lap_cache_load_begin(lap_cache *cache, int64_t oldest, int64_t length
 }
 
 void lap_cache_load(lap_cache *cache, int index, const unsigned char *in) {
-  plane *p = &cache->plane[index];
+  unsigned char *plane = cache->memory.plane[index];
+  size_t slot_bytes = cache->slot_bytes[index];
   for (int64_t from = cache->oldest; from < cache->length;) {
     int64_t slot, n = lap_cache_run(cache, from, cache->length, &slot);
-    memcpy(p->data + (size_t)slot * p->slot_bytes, in, (size_t)n * p->slot_bytes);
-    in += (size_t)n * p->slot_bytes;
+    memcpy(plane + (size_t)slot * slot_bytes, in, (size_t)n * slot_bytes);
+    in += (size_t)n * slot_bytes;
     from += n;
   }
 }

@@ -61,6 +61,10 @@ void lap_cache_commit(lap_cache *cache, int64_t count);
  * positions that were written but not committed may be read too. */
 lap_kv_view lap_cache_view(const lap_cache *cache, int kv_head);
 
+/* The memory itself, laid out as kv_planes.h says, for a forward pass that writes and reads it. Valid as
+ * long as the view. */
+const lap_kv_planes *lap_cache_memory(const lap_cache *cache);
+
 /* The longest run of consecutive slots that begins at position `from` and ends before `to`:
  * walking a range of positions in ascending order takes at most two runs for each wrap. */
 int64_t lap_cache_run(const lap_cache *cache, int64_t from, int64_t to, int64_t *slot);

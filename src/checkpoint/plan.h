@@ -11,6 +11,7 @@
 #ifndef LAP_CHECKPOINT_PLAN_H
 #define LAP_CHECKPOINT_PLAN_H
 
+#include "checkpoint/module_names.h"
 #include "checkpoint/safetensors.h"
 
 /* A linear module: y = x W^T, W [out_features, in_features], or one such matrix for each expert. */
@@ -35,49 +36,10 @@ typedef struct lap_vector {
   int32_t tensor;
 } lap_vector;
 
-typedef enum lap_layer_linear {
-  LAP_Q_PROJ,
-  LAP_K_PROJ,
-  LAP_V_PROJ,
-  LAP_O_PROJ,
-  LAP_GATE_PROJ,
-  LAP_UP_PROJ,
-  LAP_DOWN_PROJ,
-  LAP_PLI_GATE,       /* per_layer_input_gate: hidden to per-layer width */
-  LAP_PLI_PROJECTION, /* per_layer_projection: back to hidden */
-  LAP_ROUTER,
-  LAP_EXPERT_GATE,
-  LAP_EXPERT_UP,
-  LAP_EXPERT_DOWN,
-  LAP_LAYER_LINEARS
-} lap_layer_linear;
-
-typedef enum lap_layer_vector {
-  LAP_INPUT_NORM,
-  LAP_POST_ATTENTION_NORM,
-  LAP_PRE_FEEDFORWARD_NORM,
-  LAP_POST_FEEDFORWARD_NORM,
-  LAP_PRE_FEEDFORWARD_NORM_2,
-  LAP_POST_FEEDFORWARD_NORM_1,
-  LAP_POST_FEEDFORWARD_NORM_2,
-  LAP_Q_NORM,
-  LAP_K_NORM,
-  LAP_POST_PLI_NORM,
-  LAP_LAYER_SCALAR,
-  LAP_ROUTER_SCALE,
-  LAP_PER_EXPERT_SCALE,
-  LAP_LAYER_VECTORS
-} lap_layer_vector;
-
 /* The module's path below `layers.N.`, for instance "self_attn.q_proj" (no ".weight"). */
 const char *lap_layer_linear_name(lap_layer_linear which);
 /* The tensor's path below `layers.N.`, for instance "self_attn.q_norm.weight" or "layer_scalar". */
 const char *lap_layer_vector_name(lap_layer_vector which);
-
-typedef enum lap_attention {
-  LAP_SLIDING,
-  LAP_FULL
-} lap_attention;
 
 /* RoPE of one attention type: pair i (of head_dim/2; partners i and i + head_dim/2) turns by
  * position * theta^(-2i/head_dim) / factor for i < rotated_pairs and stays for the others. */
@@ -110,12 +72,8 @@ typedef struct lap_layer {
 enum {
   LAP_MAX_LAYERS = 1024,
   LAP_MAX_EOS = 32,
-  LAP_MAX_SUPPRESS = 64,
-  LAP_MAX_TOP_K = 64
+  LAP_MAX_SUPPRESS = 64
 };
-enum {
-  LAP_MAX_PER_LAYER_WIDTH = 2048
-}; /* a multiple of 32 */
 
 /* Defaults for sampling from generation_config.json. */
 typedef struct lap_generation {

@@ -9,6 +9,7 @@
 
 #include "base/pool.h"
 #include "checkpoint/config.h"
+#include "cli/configs.h"
 #include "cli/options.h"
 #include "cli/support.h"
 #include "forge/forge.h"
@@ -17,12 +18,6 @@ enum {
   NOT_GIVEN = -1,
   MEGABYTE = 1000000
 };
-
-static const char *const names[] = {"e2b", "e4b", "12b", "26b-a4b", "31b", NULL};
-#define NAMES "e2b, e4b, 12b, 26b-a4b, 31b"
-
-/* Seen from the directory of the program: in the build tree, and installed. */
-static const char *const places[] = {"../models/configs", "../share/lapidary/configs"};
 
 static const char *const bits_words[] = {"2", "3", "4", "5", "6", "8", "16", NULL};
 static const char *const group_words[] = {"32", "64", "128", NULL};
@@ -102,58 +97,6 @@ static const lap_option options[] = {
      .help = "Write into a directory that is not empty and replace the checkpoint in it."},
     {0}};
 
-/* ---- configurations by name ---- */
-
-static bool is_name(const char *text) {
-  for (const char *const *name = names; *name; name++)
-    if (!strcmp(*name, text)) return true;
-  return false;
-}
-
-/* Where the shipped configurations are: a path below the program's directory. */
-static bool find_configs(const char *name, char path[PATH_MAX]) {
-  char program[PATH_MAX];
-  ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-  if (length <= 0) return false;
-  program[length] = '\0';
-  *strrchr(program, '/') = '\0';
-  for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-    int written = snprintf(path, PATH_MAX, "%s/%s/%s.json", program, places[i], name);
-    if (written < PATH_MAX && access(path, R_OK) == 0) return true;
-  }
-  return false;
-}
-
-typedef struct sources {
-  char config[PATH_MAX], kv_config[PATH_MAX];
-} sources;
-
-static bool copy_path(char out[PATH_MAX], const char *path) {
-  return snprintf(out, PATH_MAX, "%s", path) < PATH_MAX;
-}
-
-/* An empty kv_config stands for none. */
-static lap_status find_sources(const char *operand, const settings *chosen, sources *out, lap_error *error) {
-  const char *given = chosen->kv_config;
-  bool named = is_name(operand), none = given && !strcmp(given, "none");
-  *out = (sources){0};
-  if (named && !find_configs(operand, out->config))
-    return lap_fail(error, LAP_ERROR_IO, "%s.json is not beside the program (%s, %s)", operand, places[0],
-                    places[1]);
-  if (!named && access(operand, F_OK) != 0)
-    return lap_fail(error, LAP_ERROR_IO, "%s: there is no such file, and the named configurations are " NAMES,
-                    operand);
-  if (!named && !copy_path(out->config, operand))
-    return lap_fail(error, LAP_ERROR_ARGUMENT, "%.100s...: the path is too long", operand);
-  if (given && !none && !copy_path(out->kv_config, given))
-    return lap_fail(error, LAP_ERROR_ARGUMENT, "--kv-config: the path is too long");
-  if (!named || given) return LAP_OK;
-  int stem = (int)(strlen(out->config) - strlen(".json"));
-  int written = snprintf(out->kv_config, PATH_MAX, "%.*s.kv_config.json", stem, out->config);
-  return written < PATH_MAX ? LAP_OK
-                            : lap_fail(error, LAP_ERROR_ARGUMENT, "%s: the path is too long", operand);
-}
-
 /* ---- the verb ---- */
 
 static double seconds_now(void) {
@@ -173,11 +116,11 @@ static bool show_bytes(void *context, int64_t done, int64_t total) {
 
 static int work(const char *operand, const char *directory, const settings *chosen) {
   lap_error error;
-  sources from;
+  lap_config_sources from;
   lap_forge_result result = {0};
   bool shown = false;
   double start = seconds_now();
-  lap_status status = find_sources(operand, chosen, &from, &error);
+  lap_status status = lap_find_config(operand, chosen->kv_config, &from, &error);
   if (status != LAP_OK) return lap_report(&error);
   lap_forge_options forge_options = {
       .config = from.config,
@@ -210,7 +153,8 @@ static int forge(const lap_verb *verb, int argc, char **argv) {
   int count, code;
   if (!lap_parse(verb, argc, argv, &chosen, operands, &count, &code)) return code;
   if (count < 2)
-    return lap_usage_error(verb, "a configuration (a file, or one of " NAMES ") and a directory are needed");
+    return lap_usage_error(
+        verb, "a configuration (a file, or one of " LAP_CONFIG_NAMES ") and a directory are needed");
   if (!*operands[0] || !*operands[1]) return lap_usage_error(verb, "CONFIG and OUT_DIR: a name is empty");
   lap_catch_interrupts();
   signal(SIGXFSZ, SIG_IGN); /* a file over the limit is a failed write like any other */

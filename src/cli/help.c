@@ -56,9 +56,9 @@ static const term examples[] = {
     {"lapidary logits DIR --ids 2,315,439 --all --out logits.npy", "All logits as a NumPy array [3, vocab]."},
     {NULL, NULL}};
 
-const lap_verb *const lap_verbs[] = {
-    &lap_verb_run, &lap_verb_tokenize, &lap_verb_inspect, &lap_verb_logits, &lap_verb_forge, &lap_verb_help,
-    NULL};
+const lap_verb *const lap_verbs[] = {&lap_verb_run,    &lap_verb_tokenize, &lap_verb_inspect,
+                                     &lap_verb_logits, &lap_verb_cut,      &lap_verb_check,
+                                     &lap_verb_forge,  &lap_verb_help,     NULL};
 
 static const lap_option common_options[] = {
     {.kind = LAP_OPTION_FLAG, .letter = 'h', .name = "help", .help = "Show this help."}, {0}};

@@ -197,8 +197,18 @@ static void print_bytes(FILE *out, const lap_plan *plan, const lap_tensors *tens
           bytes_text(sizes.kv_per_token_sliding, text));
 }
 
-void lap_inspect_text(FILE *out, const lap_plan *plan, const lap_tensors *tensors, uint64_t context) {
+static void print_cut(FILE *out, const lap_found_cut *cut) {
+  fprintf(out, "\nCut\n  fingerprint %s\n  forward     ", cut->fingerprint);
+  if (!cut->code)
+    fprintf(out, "monolith: %s\n", cut->why);
+  else
+    fprintf(out, "cut, %s\n", cut->path ? cut->path : "built in");
+}
+
+void lap_inspect_text(FILE *out, const lap_plan *plan, const lap_tensors *tensors, const lap_found_cut *cut,
+                      uint64_t context) {
   print_summary(out, plan);
+  print_cut(out, cut);
   print_layers(out, plan);
   print_modules(out, plan);
   print_bytes(out, plan, tensors, context_or_limit(plan, context));
@@ -385,7 +395,18 @@ static void put_layer(yajl_gen g, const lap_plan *plan, int32_t index, const lap
   yajl_gen_map_close(g);
 }
 
-bool lap_inspect_json(FILE *out, const lap_plan *plan, const lap_tensors *tensors, uint64_t context) {
+static void put_cut(yajl_gen g, const lap_found_cut *cut) {
+  put_string(g, "cut");
+  yajl_gen_map_open(g);
+  put_text(g, "fingerprint", cut->fingerprint);
+  put_bool(g, "available", cut->code != NULL);
+  if (cut->code) put_text(g, "home", cut->path ? cut->path : "built in");
+  if (!cut->code) put_text(g, "why", cut->why);
+  yajl_gen_map_close(g);
+}
+
+bool lap_inspect_json(FILE *out, const lap_plan *plan, const lap_tensors *tensors, const lap_found_cut *cut,
+                      uint64_t context) {
   yajl_gen g = yajl_gen_alloc(NULL);
   if (!g) return false;
   yajl_gen_config(g, yajl_gen_beautify, 1);
@@ -395,6 +416,7 @@ bool lap_inspect_json(FILE *out, const lap_plan *plan, const lap_tensors *tensor
   put_model(g, plan);
   put_ropes(g, plan);
   put_generation(g, &plan->generation);
+  put_cut(g, cut);
   put_bytes(g, plan, tensors, context_or_limit(plan, context));
   put_string(g, "modules");
   yajl_gen_map_open(g);

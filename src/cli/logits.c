@@ -14,13 +14,7 @@
 
 enum {
   NOT_GIVEN = -1,
-  DEFAULT_CHUNK = 512,
-  MAX_CHUNK = 65536
-};
-
-static const char *const path_words[] = {"auto", "monolith", "cut", NULL};
-enum {
-  PATH_CUT = 2
+  DEFAULT_CHUNK = 512
 };
 
 typedef struct settings {
@@ -30,7 +24,6 @@ typedef struct settings {
   int64_t decode_from; /* NOT_GIVEN: everything is prefill */
   int64_t last;
   bool all;
-  int path;
   const char *out;
 } settings;
 
@@ -71,41 +64,7 @@ static const lap_option options[] = {
      .low = 0,
      .high = INT32_MAX,
      .help = "Evaluate the first P ids as a prompt, the others one by one; default: all as a prompt."},
-    {.kind = LAP_OPTION_INTEGER,
-     .name = "chunk",
-     .argument = "N",
-     .offset = offsetof(settings, engine.chunk),
-     .low = 1,
-     .high = MAX_CHUNK,
-     .help = "Prompt tokens evaluated at once; default: 512. Does not change results."},
-    {.kind = LAP_OPTION_INTEGER,
-     .name = "threads",
-     .argument = "N",
-     .offset = offsetof(settings, engine.threads),
-     .low = 1,
-     .high = LAP_MAX_THREADS,
-     .help = "Threads; default: the cores available. Does not change results."},
-    {.kind = LAP_OPTION_CHOICE,
-     .name = "kv",
-     .argument = "KIND",
-     .offset = offsetof(settings, engine.kv),
-     .choices = lap_kv_words,
-     .help = "KV caches: config (as the checkpoint's kv_config.json says, the default), plain (16 bits), 8 "
-             "or 4 bits."},
-    {.kind = LAP_OPTION_CHOICE,
-     .name = "kv-start",
-     .argument = "WHEN",
-     .offset = offsetof(settings, engine.kv_start),
-     .choices = lap_kv_start_words,
-     .help = "Quantize KV from the beginning (begin, the default), or convert it after the first P ids "
-             "(prompt)."},
-    {.kind = LAP_OPTION_CHOICE,
-     .name = "path",
-     .argument = "PATH",
-     .offset = offsetof(settings, path),
-     .choices = path_words,
-     .help = "The forward pass: monolith, cut, or auto: cut where there is one (the default). Does not "
-             "change results."},
+    LAP_ENGINE_OPTIONS(offsetof(settings, engine)),
     {0}};
 
 typedef struct job {
@@ -212,7 +171,6 @@ static int logits(const lap_verb *verb, int argc, char **argv) {
     return lap_usage_error(verb, "exactly one of --ids and --ids-file is needed");
   if (!chosen.out) return lap_usage_error(verb, "--out: is needed");
   if (chosen.all && chosen.last != NOT_GIVEN) return lap_usage_error(verb, "--all: contradicts --last");
-  if (chosen.path == PATH_CUT) return lap_complain("--path cut: no cut of this checkpoint exists");
   lap_catch_interrupts();
   job j = {.chosen = &chosen};
   code = work(&j, operand);

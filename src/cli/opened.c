@@ -1,9 +1,20 @@
 /* opened.c: from settings to a session. */
 #include "cli/opened.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "cli/support.h"
+
+static void say_path(const lap_model *model, lap_path path) {
+  const lap_cut_info cut = lap_model_cut(model);
+  if (path == LAP_PATH_MONOLITH)
+    fprintf(stderr, "path: monolith, as asked\n");
+  else if (cut.available)
+    fprintf(stderr, "path: cut %s, %s\n", cut.fingerprint, cut.path ? cut.path : "built in");
+  else
+    fprintf(stderr, "path: monolith: %s\n", cut.why);
+}
 
 lap_status lap_open_engine(const char *directory, const lap_engine_settings *settings, lap_opened *opened,
                            lap_error *error) {
@@ -11,11 +22,13 @@ lap_status lap_open_engine(const char *directory, const lap_engine_settings *set
       .threads = (int)settings->threads,
       .chunk = (int)settings->chunk,
       .kv_start_prompt = settings->kv_start == 1,
+      .path = (lap_path)settings->path,
   };
   *opened = (lap_opened){0};
   lap_status status = lap_find_model(directory, &opened->directory, error);
   if (status == LAP_OK)
     status = lap_model_open(opened->directory, (lap_kv_mode)settings->kv, &opened->model, error);
+  if (status == LAP_OK && settings->verbose) say_path(opened->model, options.path);
   if (status == LAP_OK) status = lap_session_create(opened->model, &options, &opened->session, error);
   return status;
 }

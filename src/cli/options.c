@@ -19,6 +19,7 @@ enum {
 
 const char *const lap_kv_words[] = {"config", "plain", "8", "4", NULL};
 const char *const lap_kv_start_words[] = {"begin", "prompt", NULL};
+const char *const lap_path_words[] = {"auto", "monolith", "cut", NULL};
 
 const lap_verb *lap_verb_find(const char *name) {
   for (const lap_verb *const *verb = lap_verbs; *verb; verb++)

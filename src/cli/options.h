@@ -65,6 +65,8 @@ extern const lap_verb lap_verb_tokenize;
 extern const lap_verb lap_verb_inspect;
 extern const lap_verb lap_verb_logits;
 extern const lap_verb lap_verb_forge;
+extern const lap_verb lap_verb_cut;
+extern const lap_verb lap_verb_check;
 extern const lap_verb lap_verb_help;
 
 /* All verbs in the order of the help text, ended by NULL. */
@@ -75,6 +77,8 @@ const lap_verb *lap_verb_find(const char *name);
 /* The words for lap_kv_mode, in its order, and for --kv-start. */
 extern const char *const lap_kv_words[];
 extern const char *const lap_kv_start_words[];
+/* The words for lap_path, in its order. */
+extern const char *const lap_path_words[];
 
 /* Reads a verb's command line into `settings`, which hold the defaults. `operands` gets what is no
  * option ([argc] pointers at most). False: the command is over (help was shown, or the line is wrong

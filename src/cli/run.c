@@ -18,8 +18,7 @@
 #include "model/model.h"
 
 enum {
-  NOT_GIVEN = -1,
-  MAX_CHUNK = 65536
+  NOT_GIVEN = -1
 };
 
 typedef struct settings {
@@ -150,33 +149,7 @@ static const lap_option options[] = {
      .offset = offsetof(settings, restore),
      .help =
          "Begin with what --save wrote; PROMPT follows it. Without PROMPT the text goes on where it was."},
-    {.kind = LAP_OPTION_CHOICE,
-     .name = "kv",
-     .argument = "KIND",
-     .offset = offsetof(settings, engine.kv),
-     .choices = lap_kv_words,
-     .help = "KV caches: config (as the checkpoint's kv_config.json says, the default), plain (16 bits), 8 "
-             "or 4 bits."},
-    {.kind = LAP_OPTION_CHOICE,
-     .name = "kv-start",
-     .argument = "WHEN",
-     .offset = offsetof(settings, engine.kv_start),
-     .choices = lap_kv_start_words,
-     .help = "Quantize KV from the beginning (begin, the default), or convert it after the prompt (prompt)."},
-    {.kind = LAP_OPTION_INTEGER,
-     .name = "threads",
-     .argument = "N",
-     .offset = offsetof(settings, engine.threads),
-     .low = 1,
-     .high = LAP_MAX_THREADS,
-     .help = "Threads; default: the cores available. Does not change results."},
-    {.kind = LAP_OPTION_INTEGER,
-     .name = "chunk",
-     .argument = "N",
-     .offset = offsetof(settings, engine.chunk),
-     .low = 1,
-     .high = MAX_CHUNK,
-     .help = "Prompt tokens evaluated at once; default: 512. Does not change results."},
+    LAP_ENGINE_OPTIONS(offsetof(settings, engine)),
     {0}};
 
 typedef struct job {

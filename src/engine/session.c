@@ -21,6 +21,8 @@ lap_status lap_session_create(lap_model *model, const lap_session_options *optio
                     LAP_MAX_THREADS);
   if (options->chunk < 0 || options->chunk > MAX_CHUNK)
     return lap_fail(error, LAP_ERROR_ARGUMENT, "chunk: %d is not in 1..%d", options->chunk, MAX_CHUNK);
+  if (options->path == LAP_PATH_CUT && !model->cut.code)
+    return lap_fail(error, LAP_ERROR_UNSUPPORTED, "path cut: %s", model->cut.why);
   lap_session *session = calloc(1, sizeof *session);
   if (!session) return lap_fail(error, LAP_ERROR_MEMORY, "out of memory for a session");
   session->model = model;
@@ -33,6 +35,7 @@ lap_status lap_session_create(lap_model *model, const lap_session_options *optio
     lap_session_destroy(session);
     return status;
   }
+  lap_forward_set_path(session->forward, options->path);
   *out = session;
   return LAP_OK;
 }
@@ -70,7 +73,10 @@ static lap_status eval_chunk(lap_session *session, const int32_t *ids, int count
   lap_status status = lap_forward_run(session->forward, &segment, 1, error);
   if (lap_kv_length(session->kv) == length) return status;
   memcpy(session->tokens + length, ids, (size_t)count * sizeof *ids);
-  session->passes_monolith++;
+  if (lap_forward_served(session->forward) == LAP_PATH_CUT)
+    session->passes_cut++;
+  else
+    session->passes_monolith++;
   return status;
 }
 

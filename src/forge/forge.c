@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -250,14 +251,58 @@ static void free_job(job *j) {
   lap_forge_configuration_free(&j->configuration);
 }
 
+static lap_status configure(job *j) {
+  const lap_forge_options *options = j->options;
+  lap_status status = lap_forge_configure(options, &j->configuration, j->error);
+  if (status == LAP_OK && options->kv_config)
+    status =
+        lap_forge_kv_config(options, &j->configuration.config, &j->kv_config, &j->kv_config_length, j->error);
+  if (status == LAP_OK)
+    status = lap_forge_list(&j->configuration.config, options->seed, &j->tensors, j->error);
+  return status;
+}
+
+/* The plan speaks of shapes only, so the weights may be pages that are never touched. */
+static lap_status plan_of_nothing(const job *j, lap_kv_mode kv_mode, lap_plan **plan) {
+  char *header = NULL;
+  size_t length = 0;
+  lap_tensors *tensors = NULL;
+  lap_status status = lap_forge_header(&j->tensors, &header, &length, j->error);
+  if (status != LAP_OK) return status;
+  size_t bytes = length + j->tensors.bytes;
+  unsigned char *pages =
+      mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (pages == MAP_FAILED) {
+    free(header);
+    return lap_fail(j->error, LAP_ERROR_MEMORY, "%s: out of address space for %zu bytes of weights",
+                    j->options->config, bytes);
+  }
+  memcpy(pages, header, length);
+  status = lap_tensors_open_memory(pages, bytes, j->options->config, &tensors, j->error);
+  if (status == LAP_OK)
+    status = lap_plan_build_memory(j->configuration.text, j->configuration.length, j->kv_config,
+                                   j->kv_config_length, NULL, 0, tensors, kv_mode, plan, j->error);
+  lap_tensors_close(tensors);
+  munmap(pages, bytes);
+  free(header);
+  return status;
+}
+
+lap_status lap_forge_plan(const lap_forge_options *options, lap_kv_mode kv_mode, lap_plan **plan,
+                          lap_error *error) {
+  job j = {.options = options, .error = error};
+  *plan = NULL;
+  lap_status status = configure(&j);
+  if (status == LAP_OK) status = plan_of_nothing(&j, kv_mode, plan);
+  free_job(&j);
+  return status;
+}
+
 lap_status lap_forge(const char *directory, const lap_forge_options *options, lap_forge_result *result,
                      lap_error *error) {
   job j = {.directory = directory, .options = options, .error = error};
   lap_status status = make_paths(&j);
-  if (status == LAP_OK) status = lap_forge_configure(options, &j.configuration, error);
-  if (status == LAP_OK && options->kv_config)
-    status = lap_forge_kv_config(options, &j.configuration.config, &j.kv_config, &j.kv_config_length, error);
-  if (status == LAP_OK) status = lap_forge_list(&j.configuration.config, options->seed, &j.tensors, error);
+  if (status == LAP_OK) status = configure(&j);
   if (status == LAP_OK) status = prepare_directory(&j);
   if (status == LAP_OK) status = write_companions(&j);
   if (status == LAP_OK) status = write_weights(&j, result);

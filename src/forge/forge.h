@@ -48,4 +48,10 @@ typedef struct lap_forge_result {
 lap_status lap_forge(const char *directory, const lap_forge_options *options, lap_forge_result *result,
                      lap_error *error);
 
+/* The plan of the checkpoint that lap_forge would write, without writing it: of the options only what shapes
+ * it counts. `*plan` is the caller's. Errors: IO, FORMAT, UNSUPPORTED, ARGUMENT, MEMORY. */
+struct lap_plan;
+lap_status lap_forge_plan(const lap_forge_options *options, lap_kv_mode kv_mode, struct lap_plan **plan,
+                          lap_error *error);
+
 #endif

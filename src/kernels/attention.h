@@ -69,20 +69,27 @@ LAP_INLINE float lap_code_at(int bits, const unsigned char *row, int i) {
   return (float)(bits == 8 ? row[i] : (row[i / 2] >> (4 * (i & 1))) & 15);
 }
 
-/* Adds p[0..n-1] times the values of n consecutive slots from `slot` to acc [head_dim] and, but for
- * plain caches, bias_acc [groups]. */
-LAP_INLINE void lap_values_portable(const lap_kv_view *kv, int64_t slot, int n, const float *p, float *acc,
-                                    float *bias_acc) {
+/* For each query t: adds p[t][0..n-1] (stride LAP_KEY_BLOCK) times the values of n consecutive slots from
+ * `slot` to acc[t] [head_dim] and, but for plain caches, bias_acc[t] [groups]. */
+LAP_INLINE void lap_values1_portable(const int bits, const lap_kv_view *kv, int64_t slot, int n,
+                                     const float *p, float *acc, float *bias_acc) {
   for (int j = 0; j < n; j++) {
     const unsigned char *row = kv->v + (size_t)(slot + j) * kv->row_bytes;
     size_t at = (size_t)(slot + j) * kv->scale_bytes;
     for (int g = 0; g < kv->head_dim / kv->group_size; g++) {
       float a = p[j] * lap_load_f32(kv->v_scales + at + 4 * g);
-      if (kv->bits != 16) bias_acc[g] = lap_fma(p[j], lap_load_f32(kv->v_biases + at + 4 * g), bias_acc[g]);
+      if (bits != 16) bias_acc[g] = lap_fma(p[j], lap_load_f32(kv->v_biases + at + 4 * g), bias_acc[g]);
       for (int d = g * kv->group_size; d < (g + 1) * kv->group_size; d++)
-        acc[d] = lap_fma(a, lap_code_at(kv->bits, row, d), acc[d]);
+        acc[d] = lap_fma(a, lap_code_at(bits, row, d), acc[d]);
     }
   }
+}
+
+LAP_INLINE void lap_values_portable(const int bits, const lap_kv_view *kv, int queries, int64_t slot, int n,
+                                    const float *p, float *acc, float *bias_acc) {
+  for (int t = 0; t < queries; t++)
+    lap_values1_portable(bits, kv, slot, n, p + t * LAP_KEY_BLOCK, acc + t * kv->head_dim,
+                         bias_acc + t * lap_kv_bias_groups(kv));
 }
 
 #ifdef LAP_HAVE_AVX2
@@ -146,8 +153,8 @@ LAP_INLINE void lap_codes16_avx2(const int bits, const unsigned char *p, __m256 
 }
 
 /* `queries` (at most 4) rows of p (stride LAP_KEY_BLOCK), acc (head_dim) and bias_acc (groups). */
-LAP_INLINE void lap_values_avx2(const int bits, const int queries, const lap_kv_view *kv, int64_t slot, int n,
-                                const float *p, float *acc, float *bias_acc) {
+LAP_INLINE void lap_values_tile_avx2(const int bits, const int queries, const lap_kv_view *kv, int64_t slot,
+                                     int n, const float *p, float *acc, float *bias_acc) {
   const unsigned char *rows = kv->v + (size_t)slot * kv->row_bytes;
   const int groups = kv->head_dim / kv->group_size;
   float scaled[4][LAP_KEY_BLOCK];
@@ -185,6 +192,18 @@ LAP_INLINE void lap_values_avx2(const int bits, const int queries, const lap_kv_
       }
     }
   }
+}
+
+LAP_INLINE void lap_values_avx2(const int bits, const lap_kv_view *kv, int queries, int64_t slot, int n,
+                                const float *p, float *acc, float *bias_acc) {
+  const int groups = lap_kv_bias_groups(kv);
+  int t = 0;
+  for (; t + 4 <= queries; t += 4)
+    lap_values_tile_avx2(bits, 4, kv, slot, n, p + t * LAP_KEY_BLOCK, acc + t * kv->head_dim,
+                         bias_acc + t * groups);
+  for (; t < queries; t++)
+    lap_values_tile_avx2(bits, 1, kv, slot, n, p + t * LAP_KEY_BLOCK, acc + t * kv->head_dim,
+                         bias_acc + t * groups);
 }
 #endif
 

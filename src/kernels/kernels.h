@@ -6,10 +6,10 @@
 #define LAP_KERNELS_KERNELS_H
 
 #include "base/error.h"
-#include "kernels/attention.h"
+#include "kernels/attend.h"
+#include "kernels/kv_planes.h"
 #include "kernels/matmul_dense.h"
 #include "kernels/matmul_int16.h"
-#include "kernels/matmul_quantized.h"
 
 typedef struct lap_kernels {
   const char *name;
@@ -42,10 +42,19 @@ typedef struct lap_kernels {
   float (*softmax_block)(float *s, int first, int last, float *m, float *l);
   void (*values)(const lap_kv_view *kv, int queries, int64_t slot, int n, const float *p, float *acc,
                  float *bias_acc);
+  /* attend_span.h */
+  void (*attend_span)(const lap_kv_view *kv, const lap_attend_queries *queries, int64_t begin, int64_t end,
+                      const lap_attend_state *state, float *scratch);
+  void (*attend_fold)(int queries, int head_dim, const lap_attend_state *state,
+                      const lap_attend_state *later);
+  void (*attend_finish)(int queries, int head_dim, const lap_attend_state *state, float *out);
 
   /* affine.h */
   void (*affine_quantize_row)(const float *x, int n, int bits, int group_size, lap_format format,
                               unsigned char *codes, void *scales, void *biases);
+  /* kv_planes.h */
+  void (*kv_write)(int bits, int group_size, int head_dim, int kv_heads, const lap_kv_planes *planes,
+                   int64_t position, int kv_head, const float *k, const float *v);
 } lap_kernels;
 
 extern const lap_kernels lap_kernels_portable;

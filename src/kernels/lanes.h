@@ -6,7 +6,8 @@
  * holds the lanes in one register, AVX2 in two, NEON in four; plain C in an array.
  *
  * Bodies are `static inline` in headers, one file for each operation, the portable form beside the
- * others. They depend on nothing but each other, so that generated code can include them. */
+ * others. They depend on nothing but each other, so that generated code can include them: shapes and
+ * bits are parameters, and become constants where the caller passes constants. */
 #ifndef LAP_KERNELS_LANES_H
 #define LAP_KERNELS_LANES_H
 
@@ -16,9 +17,16 @@
 
 #include "base/bytes.h"
 
-#if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+/* A file that calls the bodies by LAP_ISA(name) is compiled once for each instruction set; the compiler's
+ * flags say for which, LAP_PORTABLE asks for plain C whatever they are. */
+#if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__) && !defined(LAP_PORTABLE)
 #define LAP_HAVE_AVX2 1
 #include <immintrin.h>
+#define LAP_ISA(name) name##_avx2
+#define LAP_ISA_NAME  "avx2"
+#else
+#define LAP_ISA(name) name##_portable
+#define LAP_ISA_NAME  "portable"
 #endif
 
 #define LAP_INLINE static inline __attribute__((always_inline, unused))

@@ -14,20 +14,21 @@ typedef struct lap_dmatrix {
   lap_format format;
 } lap_dmatrix;
 
-LAP_INLINE float lap_ddot_portable(const lap_dmatrix *w, int row, const float *x) {
+LAP_INLINE float lap_ddot_portable(const lap_format format, const lap_dmatrix *w, int row, const float *x) {
   const unsigned char *p = w->weight + (size_t)row * w->row_bytes;
   float lane[LAP_LANES] = {0};
   for (int i = 0; i < w->cols; i++)
-    lane[i % LAP_LANES] = lap_fma(x[i], lap_format_load(w->format, p, (size_t)i), lane[i % LAP_LANES]);
+    lane[i % LAP_LANES] = lap_fma(x[i], lap_format_load(format, p, (size_t)i), lane[i % LAP_LANES]);
   return lap_tree16_portable(lane);
 }
 
 /* x [x_rows] rows of x_stride floats; y[t * y_stride + r] for rows first..last-1 of W. */
-LAP_INLINE void lap_matmul_dense_portable(const lap_dmatrix *w, const float *x, size_t x_stride, int x_rows,
-                                          int first, int last, float *y, size_t y_stride) {
+LAP_INLINE void lap_matmul_dense_portable(const lap_format format, const lap_dmatrix *w, const float *x,
+                                          size_t x_stride, int x_rows, int first, int last, float *y,
+                                          size_t y_stride) {
   for (int t = 0; t < x_rows; t++)
     for (int r = first; r < last; r++)
-      y[(size_t)t * y_stride + (size_t)r] = lap_ddot_portable(w, r, x + (size_t)t * x_stride);
+      y[(size_t)t * y_stride + (size_t)r] = lap_ddot_portable(format, w, r, x + (size_t)t * x_stride);
 }
 
 #ifdef LAP_HAVE_AVX2
@@ -52,7 +53,7 @@ LAP_INLINE void lap_ddots_avx2(const lap_format format, const int tokens, const 
     }
   }
   for (int t = 0; t < tokens; t++) {
-    if (i == w->cols) {
+    if (w->cols % LAP_LANES == 0) {
       out[t] = lap_tree16_avx2(low[t], high[t]);
       continue;
     }

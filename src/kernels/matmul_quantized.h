@@ -85,31 +85,32 @@ LAP_INLINE void lap_qblock_add(int bits, float scale, float bias, float x_scale,
   *lane = lap_fma(bias, x_scaled_sum, *lane);
 }
 
-LAP_INLINE float lap_qdot_portable(const lap_qmatrix *w, int row, int block, const lap_qrow *x) {
+LAP_INLINE float lap_qdot_portable(const int bits, const int group_size, const lap_qmatrix *w, int row,
+                                   int block, const lap_qrow *x) {
   const unsigned char *codes = w->codes + (size_t)row * w->row_bytes;
   size_t first_scale = (size_t)row * w->scale_stride;
   float lane[8] = {0};
   for (int b = 0; b < w->cols / block; b++) {
     int16_t code[64];
-    lap_unpack_codes(w->bits, codes, b * block, block, code);
+    lap_unpack_codes(bits, codes, b * block, block, code);
     const int16_t *q = x->q + (size_t)b * (size_t)block;
     int32_t dot = 0;
     for (int i = 0; i < block; i++) dot += (int32_t)q[i] * code[i];
-    size_t g = first_scale + (size_t)(b * block / w->group_size);
-    lap_qblock_add(w->bits, lap_format_load(w->format, w->scales, g),
-                   lap_format_load(w->format, w->biases, g), x->scale[b], x->scaled_sum[b], x->sum[b], dot,
-                   &lane[b % 8]);
+    size_t g = first_scale + (size_t)(b * block / group_size);
+    lap_qblock_add(bits, lap_format_load(w->format, w->scales, g), lap_format_load(w->format, w->biases, g),
+                   x->scale[b], x->scaled_sum[b], x->sum[b], dot, &lane[b % 8]);
   }
   return lap_tree8_portable(lane);
 }
 
 /* y[t * y_stride + r] for rows first..last-1 of W and rows t of x. */
-LAP_INLINE void lap_matmul_quantized_portable(const lap_qmatrix *w, const lap_qrows *x, int x_first,
-                                              int x_rows, int first, int last, float *y, size_t y_stride) {
+LAP_INLINE void lap_matmul_quantized_portable(const int bits, const int group_size, const lap_qmatrix *w,
+                                              const lap_qrows *x, int x_first, int x_rows, int first,
+                                              int last, float *y, size_t y_stride) {
   for (int t = 0; t < x_rows; t++) {
     lap_qrow row = lap_qrows_at(x, x_first + t);
     for (int r = first; r < last; r++)
-      y[(size_t)t * y_stride + (size_t)r] = lap_qdot_portable(w, r, x->block, &row);
+      y[(size_t)t * y_stride + (size_t)r] = lap_qdot_portable(bits, group_size, w, r, x->block, &row);
   }
 }
 

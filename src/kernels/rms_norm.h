@@ -35,7 +35,7 @@ LAP_INLINE float lap_square_sum_avx2(const float *x, int n) {
     low = _mm256_fmadd_ps(a, a, low);
     high = _mm256_fmadd_ps(b, b, high);
   }
-  if (i == n) return lap_tree16_avx2(low, high);
+  if (n % LAP_LANES == 0) return lap_tree16_avx2(low, high);
   float lane[LAP_LANES];
   _mm256_storeu_ps(lane, low);
   _mm256_storeu_ps(lane + 8, high);

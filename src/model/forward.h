@@ -6,9 +6,9 @@
 #ifndef LAP_MODEL_FORWARD_H
 #define LAP_MODEL_FORWARD_H
 
+#include "base/pool.h"
 #include "cache/kv.h"
 #include "model/model.h"
-#include "model/workspace.h"
 
 /* `count` consecutive tokens of one sequence, the first at position lap_kv_length(kv). */
 typedef struct lap_segment {
@@ -29,10 +29,16 @@ typedef struct lap_probe {
 
 typedef struct lap_forward lap_forward;
 
-/* `pool` and `model` must outlive it. One pass at a time. Errors: MEMORY. */
+/* `pool` and `model` must outlive it. One pass at a time. The environment variable LAPIDARY_ATTENTION (tiled,
+ * plain) forces a form of attention; results do not depend on it. Errors: MEMORY, ARGUMENT. */
 lap_status lap_forward_create(const lap_model *model, lap_pool *pool, lap_forward **out, lap_error *error);
 void lap_forward_destroy(lap_forward *forward);
 void lap_forward_set_probe(lap_forward *forward, const lap_probe *probe);
+
+/* AUTO (the default) and CUT: the model's cut where there is one and the caches are what it was cut for, else
+ * the monolith. `served` tells which of the two the last pass ran on. */
+void lap_forward_set_path(lap_forward *forward, lap_path path);
+lap_path lap_forward_served(const lap_forward *forward);
 
 /* Bytes of scratch memory held. */
 size_t lap_forward_bytes(const lap_forward *forward);

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "checkpoint/plan_text.h"
+#include "cut/generate.h"
 #include "kernels/rope.h"
 
 /* ---- which weights these are ---- */
@@ -33,8 +35,6 @@ static void hash_tensor(struct sha256_ctx *hash, const lap_tensor *tensor) {
 
 static void hash_linear(struct sha256_ctx *hash, const lap_linear *linear, const lap_tensors *tensors) {
   if (!linear->present) return;
-  hash_number(hash, linear->bits);
-  hash_number(hash, linear->group_size);
   hash_tensor(hash, lap_tensors_at(tensors, linear->weight));
   if (linear->bits == 0) return;
   hash_tensor(hash, lap_tensors_at(tensors, linear->scales));
@@ -42,33 +42,29 @@ static void hash_linear(struct sha256_ctx *hash, const lap_linear *linear, const
 }
 
 static void hash_layer(struct sha256_ctx *hash, const lap_layer *layer, const lap_tensors *tensors) {
-  const int64_t numbers[] = {layer->attention, layer->sharer,       layer->donor,    layer->window,
-                             layer->heads,     layer->kv_heads,     layer->head_dim, layer->k_eq_v,
-                             layer->kv_bits,   layer->kv_group_size};
-  sha256_update(hash, sizeof numbers, (const uint8_t *)numbers);
   for (int i = 0; i < LAP_LAYER_LINEARS; i++) hash_linear(hash, &layer->linear[i], tensors);
   for (int i = 0; i < LAP_LAYER_VECTORS; i++)
     if (layer->vector[i].present) hash_tensor(hash, lap_tensors_at(tensors, layer->vector[i].tensor));
 }
 
-/* What K and V of a sequence depend on: the layers, the tables, the constants. */
-static void make_fingerprint(lap_model *model) {
+/* What K and V of a sequence depend on: the structure (the text that a cut's fingerprint is made of) and the
+ * weights. */
+static lap_status make_fingerprint(lap_model *model, lap_error *error) {
   const lap_plan *plan = model->plan;
   struct sha256_ctx hash;
+  char *text;
+  size_t length;
+  lap_status status = lap_plan_text(plan, &text, &length, error);
+  if (status != LAP_OK) return status;
   sha256_init(&hash);
-  hash_number(&hash, plan->layers);
-  hash_number(&hash, plan->top_k_experts);
-  hash_number(&hash, lap_f32_bits(plan->rms_norm_eps));
-  for (int i = 0; i < 2; i++) {
-    hash_number(&hash, (int64_t)(plan->rope[i].theta * 1024));
-    hash_number(&hash, (int64_t)(plan->rope[i].factor * 1024));
-    hash_number(&hash, plan->rope[i].rotated_pairs);
-  }
+  sha256_update(&hash, length, (const uint8_t *)text);
+  free(text);
   hash_linear(&hash, &plan->embed, model->tensors);
   hash_linear(&hash, &plan->embed_per_layer, model->tensors);
   hash_linear(&hash, &plan->per_layer_projection, model->tensors);
   for (int i = 0; i < plan->layers; i++) hash_layer(&hash, &plan->layer[i], model->tensors);
   sha256_digest(&hash, sizeof model->fingerprint, model->fingerprint);
+  return LAP_OK;
 }
 
 /* ---- opening ---- */
@@ -83,6 +79,14 @@ static lap_status make_frequencies(lap_model *model, lap_error *error) {
                          model->rope_frequency[type]);
   }
   return LAP_OK;
+}
+
+static const lap_forward_code *monolith_for(const lap_kernels *kernels) {
+#if defined(__x86_64__)
+  if (kernels == &lap_kernels_avx2) return &lap_monolith_avx2;
+#endif
+  (void)kernels;
+  return &lap_monolith_portable;
 }
 
 lap_status lap_model_assemble(const char *name, lap_tensors *tensors, lap_plan *plan, lap_model **out,
@@ -100,13 +104,16 @@ lap_status lap_model_assemble(const char *name, lap_tensors *tensors, lap_plan *
   lap_status status =
       model->directory ? LAP_OK : lap_fail(error, LAP_ERROR_MEMORY, "%s: out of memory", name);
   if (status == LAP_OK) status = lap_kernels_select(&model->kernels, error);
+  if (status == LAP_OK) model->monolith = monolith_for(model->kernels);
   if (status == LAP_OK) status = lap_weights_bind(plan, tensors, &model->weights, error);
   if (status == LAP_OK) status = make_frequencies(model, error);
+  if (status == LAP_OK) status = make_fingerprint(model, error);
+  if (status == LAP_OK) status = lap_cut_fingerprint(plan, model->cut.fingerprint, error);
   if (status != LAP_OK) {
     lap_model_close(model);
     return status;
   }
-  make_fingerprint(model);
+  lap_registry_find(model->kernels->name, &model->cut);
   *out = model;
   return LAP_OK;
 }
@@ -126,6 +133,7 @@ lap_status lap_model_open(const char *directory, lap_kv_mode kv_mode, lap_model 
 void lap_model_close(lap_model *model) {
   if (!model) return;
   lap_tokenizer_close(model->tokenizer);
+  lap_registry_release(&model->cut);
   for (int type = 0; type < 2; type++) free(model->rope_frequency[type]);
   lap_weights_free(model->weights);
   lap_plan_free(model->plan);
@@ -146,6 +154,12 @@ lap_status lap_model_tokenizer(lap_model *model, const lap_tokenizer **out, lap_
   free(path);
   *out = model->tokenizer;
   return status;
+}
+
+lap_cut_info lap_model_cut(const lap_model *model) {
+  const lap_found_cut *cut = &model->cut;
+  return (lap_cut_info){
+      .fingerprint = cut->fingerprint, .available = cut->code != NULL, .path = cut->path, .why = cut->why};
 }
 
 int32_t lap_model_vocab_size(const lap_model *model) {

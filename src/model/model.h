@@ -2,6 +2,9 @@
 #ifndef LAP_MODEL_MODEL_H
 #define LAP_MODEL_MODEL_H
 
+#include "kernels/kernels.h"
+#include "model/monolith.h"
+#include "model/registry.h"
 #include "model/weights.h"
 #include "text/tokenizer.h"
 
@@ -11,8 +14,10 @@ struct lap_model {
   lap_plan *plan;
   lap_weights *weights;
   const lap_kernels *kernels;
-  double *rope_frequency[2]; /* by lap_attention, [rope[].rotated_pairs] */
-  unsigned char fingerprint[32];
+  double *rope_frequency[2];     /* by lap_attention, [rope[].rotated_pairs] */
+  unsigned char fingerprint[32]; /* of plan and weights, for snapshots */
+  const lap_forward_code *monolith;
+  lap_found_cut cut;
   lap_tokenizer *tokenizer; /* NULL until first used */
 };
 

@@ -1,401 +1,54 @@
 /* monolith.c: the general forward pass of Gemma 4. It interprets the plan; generated code must equal
  * it to the bit.
  *
- * Read lap_forward_run from the bottom: embed, then the layers, then the head. A layer is attention,
+ * Read `forward` from the bottom: embed, then the layers, then the head. A layer is attention,
  * feed-forward and, in the E models, the per-layer input, each of the form
  *     stream = stream + norm(block(norm(stream))).
- * Formulas are those of facts/gemma4.md section 3; the order of every sum is in docs/numerics.md.
+ * Formulas are those of facts/gemma4.md section 3; the order of every sum is in docs/numerics.md. The steps
+ * are those of src/pass, called here with values read from the plan.
  *
  * Rows that nobody asked logits of are needed only until the last donor layer has stored their K and
- * V; there they leave the pass. */
-#include <stdlib.h>
+ * V; there they leave the pass. Compiled once for each instruction set. */
+#include "model/monolith.h"
 
-#include "kernels/rope.h"
-#include "model/forward_state.h"
+#include "kernels/general.h"
+#include "pass/attend_rows.h"
+#include "pass/experts.h"
+#include "pass/head.h"
+#include "pass/rows.h"
 
-/* ---- rows in parallel ---- */
+/* The pass, its buffers ([rows, width of the widest layer]), and the layer at hand. */
+typedef struct mono {
+  lap_pass *pass;
+  const lap_plan *plan;
+  float *hidden;   /* the residual stream */
+  float *embedded; /* the scaled embedding, which every layer's per-layer input reads */
+  float *normed;   /* a norm's output, the input of products */
+  float *query;    /* [rows, heads * head_dim]; attention's output takes its place */
+  float *key;      /* [rows, kv_heads * head_dim] */
+  float *value;
+  float *gate; /* [rows, mlp_width] */
+  float *up;
+  float *output;    /* [rows, hidden]: what goes back to the stream */
+  float *pli;       /* [rows, per_layer_width] */
+  float *cosine[2]; /* by attention type, [rows, rotated_pairs] */
+  float *sine[2];
+  lap_input input;          /* of products with hidden-wide inputs */
+  lap_input embedded_input; /* of the per-layer projection */
+  lap_input wide_input;     /* of o_proj, down_proj and the per-layer projection back */
+  unsigned char *wide;
+  lap_attend_memory attend;
+  unsigned char *experts;
 
-typedef struct layer_run {
-  lap_forward *forward;
   int index;
   const lap_layer *layer;
   const lap_layer_weights *weights;
-  const float *norm;   /* weights of the norm that a row task applies */
-  const float *source; /* what it reads, [rows, hidden] */
-} layer_run;
+  const float *norm; /* of the row task that runs */
+  const float *source;
+  int forms, width;
+} mono;
 
-static float *row_of(float *rows, int row, int width) {
-  return rows + (size_t)row * (size_t)width;
-}
-
-static void norm_row(void *context, int row) {
-  const layer_run *run = context;
-  const lap_plan *plan = run->forward->model->plan;
-  size_t at = (size_t)row * (size_t)plan->hidden_size;
-  run->forward->workspace.kernels->rms_norm(run->source + at, run->norm, plan->hidden_size,
-                                            plan->rms_norm_eps, run->forward->normed + at);
-}
-
-/* normed = rms_norm(source; norm) for all rows, quantized for the matrices that read it. */
-static void norm_rows(layer_run *run, const float *source, const float *norm,
-                      const lap_weight *const readers[], int reader_count) {
-  lap_forward *forward = run->forward;
-  run->source = source;
-  run->norm = norm;
-  lap_for_rows(&forward->workspace, forward->rows, norm_row, run);
-  lap_input_fill(&forward->workspace, &forward->input, forward->normed, forward->rows, readers, reader_count);
-}
-
-static void add_norm_row(void *context, int row) {
-  const layer_run *run = context;
-  const lap_plan *plan = run->forward->model->plan;
-  float *output = row_of(run->forward->output, row, plan->hidden_size);
-  float *hidden = row_of(run->forward->hidden, row, plan->hidden_size);
-  run->forward->workspace.kernels->rms_norm(output, run->norm, plan->hidden_size, plan->rms_norm_eps, output);
-  for (int i = 0; i < plan->hidden_size; i++) hidden[i] += output[i];
-}
-
-/* stream = stream + rms_norm(output; norm) */
-static void add_output(layer_run *run, const float *norm) {
-  run->norm = norm;
-  lap_for_rows(&run->forward->workspace, run->forward->rows, add_norm_row, run);
-}
-
-static lap_product product(const lap_forward *forward, const lap_weight *weight, const lap_input *input,
-                           float *y) {
-  return (lap_product){.weight = weight,
-                       .input = input,
-                       .input_rows = forward->rows,
-                       .y = y,
-                       .y_stride = (size_t)weight->rows};
-}
-
-/* ---- embedding ---- */
-
-/* h = embed_tokens[id] * sqrt(hidden) */
-static void embed_row(void *context, int row) {
-  lap_forward *forward = context;
-  const lap_plan *plan = forward->model->plan;
-  float *hidden = row_of(forward->hidden, row, plan->hidden_size);
-  lap_weight_row(&forward->model->weights->embed, forward->row[row].id, plan->embed_scale, hidden);
-  if (plan->per_layer_width)
-    memcpy(row_of(forward->embedded, row, plan->hidden_size), hidden,
-           (size_t)plan->hidden_size * sizeof(float));
-}
-
-static void rope_row(void *context, int row) {
-  lap_forward *forward = context;
-  for (int type = 0; type < 2; type++) {
-    int pairs = forward->model->plan->rope[type].rotated_pairs;
-    lap_rope_table(forward->model->rope_frequency[type], pairs, forward->row[row].position,
-                   row_of(forward->cosine[type], row, pairs), row_of(forward->sine[type], row, pairs));
-  }
-}
-
-static void fill_embedded_input(lap_forward *forward) {
-  const lap_weight *reader = &forward->model->weights->per_layer_projection;
-  if (!forward->model->plan->per_layer_width) return;
-  lap_input_fill(&forward->workspace, &forward->embedded_input, forward->embedded, forward->rows, &reader, 1);
-}
-
-static void embed(lap_forward *forward) {
-  lap_for_rows(&forward->workspace, forward->rows, embed_row, forward);
-  lap_for_rows(&forward->workspace, forward->rows, rope_row, forward);
-  fill_embedded_input(forward);
-}
-
-/* ---- attention ---- */
-
-/* q = rope(rms_norm(q_proj y; q_norm)), head by head */
-static void finish_query_row(void *context, int row) {
-  const layer_run *run = context;
-  lap_forward *forward = run->forward;
-  const lap_kernels *kernels = forward->workspace.kernels;
-  const lap_layer *layer = run->layer;
-  int pairs = forward->model->plan->rope[layer->attention].rotated_pairs;
-  for (int head = 0; head < layer->heads; head++) {
-    float *q = row_of(forward->query, row, layer->heads * layer->head_dim) + head * layer->head_dim;
-    kernels->rms_norm(q, run->weights->vector[LAP_Q_NORM], layer->head_dim,
-                      forward->model->plan->rms_norm_eps, q);
-    kernels->rope(q, layer->head_dim, pairs, row_of(forward->cosine[layer->attention], row, pairs),
-                  row_of(forward->sine[layer->attention], row, pairs));
-  }
-}
-
-/* k = rope(rms_norm(k_proj y; k_norm)), v = rms_norm(v_proj y) without weights, and into the cache.
- * Where K equals V, v is made of the raw output of k_proj. */
-static void store_key_row(void *context, int row) {
-  const layer_run *run = context;
-  lap_forward *forward = run->forward;
-  const lap_kernels *kernels = forward->workspace.kernels;
-  const lap_layer *layer = run->layer;
-  const lap_row *token = &forward->row[row];
-  lap_cache *cache = forward->segments[token->segment].kv->cache[layer->cache];
-  float eps = forward->model->plan->rms_norm_eps;
-  int pairs = forward->model->plan->rope[layer->attention].rotated_pairs;
-  for (int head = 0; head < layer->kv_heads; head++) {
-    int at = head * layer->head_dim, width = layer->kv_heads * layer->head_dim;
-    float *k = row_of(forward->key, row, width) + at, *v = row_of(forward->value, row, width) + at;
-    kernels->rms_norm(layer->k_eq_v ? k : v, NULL, layer->head_dim, eps, v);
-    kernels->rms_norm(k, run->weights->vector[LAP_K_NORM], layer->head_dim, eps, k);
-    kernels->rope(k, layer->head_dim, pairs, row_of(forward->cosine[layer->attention], row, pairs),
-                  row_of(forward->sine[layer->attention], row, pairs));
-    lap_cache_write(cache, kernels, token->position, head, k, v);
-  }
-}
-
-static void move_row(float *rows, int from, int to, int width) {
-  memcpy(row_of(rows, to, width), row_of(rows, from, width), (size_t)width * sizeof(float));
-}
-
-/* With a probe every row goes through every layer. */
-static bool has_unwanted_rows(const lap_forward *forward) {
-  for (int row = 0; row < forward->rows; row++)
-    if (!forward->row[row].wants_logits) return !forward->probe;
-  return false;
-}
-
-/* Keeps the rows that somebody wants logits of. */
-static void drop_unwanted_rows(lap_forward *forward) {
-  const lap_plan *plan = forward->model->plan;
-  int kept = 0;
-  for (int row = 0; row < forward->rows; row++) {
-    if (!forward->row[row].wants_logits) continue;
-    if (kept < row) {
-      forward->row[kept] = forward->row[row];
-      move_row(forward->hidden, row, kept, plan->hidden_size);
-      if (plan->per_layer_width) move_row(forward->embedded, row, kept, plan->hidden_size);
-      for (int type = 0; type < 2; type++) {
-        move_row(forward->cosine[type], row, kept, plan->rope[type].rotated_pairs);
-        move_row(forward->sine[type], row, kept, plan->rope[type].rotated_pairs);
-      }
-    }
-    kept++;
-  }
-  forward->rows = kept;
-  if (kept) fill_embedded_input(forward);
-}
-
-static void fill_segment_caches(lap_forward *forward, const lap_layer *layer) {
-  for (int i = 0; i < forward->segment_count; i++)
-    forward->segment_cache[i] = forward->segments[i].kv->cache[layer->cache];
-}
-
-/* y = norm(h); q, k, v; h = h + norm(o_proj(attention)). The product of the per-layer input's
- * projection, which reads the embedding, runs beside the first ones. */
-static void attention(layer_run *run) {
-  lap_forward *forward = run->forward;
-  const lap_layer *layer = run->layer;
-  const lap_weight *linear = run->weights->linear;
-  const lap_weight *q_proj = &linear[LAP_Q_PROJ];
-  const lap_weight *k_proj = layer->sharer ? NULL : &linear[LAP_K_PROJ];
-  const lap_weight *v_proj = layer->sharer || layer->k_eq_v ? NULL : &linear[LAP_V_PROJ];
-  const lap_weight *readers[] = {q_proj, k_proj, v_proj};
-  bool dropping = run->index == forward->model->plan->first_sharer - 1 && has_unwanted_rows(forward);
-  lap_product products[4];
-  int count = 0;
-
-  norm_rows(run, forward->hidden, run->weights->vector[LAP_INPUT_NORM], readers, 3);
-  if (k_proj) products[count++] = product(forward, k_proj, &forward->input, forward->key);
-  if (v_proj) products[count++] = product(forward, v_proj, &forward->input, forward->value);
-  if (dropping) {
-    lap_multiply(&forward->workspace, products, count);
-    lap_for_rows(&forward->workspace, forward->rows, store_key_row, run);
-    drop_unwanted_rows(forward);
-    if (forward->rows == 0) return;
-    norm_rows(run, forward->hidden, run->weights->vector[LAP_INPUT_NORM], readers, 1);
-    count = 0;
-    k_proj = NULL;
-  }
-  products[count++] = product(forward, q_proj, &forward->input, forward->query);
-  if (forward->model->plan->per_layer_width)
-    products[count++] = product(forward, &run->weights->pli_rows, &forward->embedded_input, forward->pli);
-  lap_multiply(&forward->workspace, products, count);
-  if (k_proj) lap_for_rows(&forward->workspace, forward->rows, store_key_row, run);
-  lap_for_rows(&forward->workspace, forward->rows, finish_query_row, run);
-
-  fill_segment_caches(forward, layer);
-  lap_attend_rows(forward, layer, forward->segment_cache);
-
-  const lap_weight *o_proj = &linear[LAP_O_PROJ];
-  lap_input_place(&forward->wide_input, forward->buffer[LAP_WIDE_INPUT].data, forward->rows, o_proj->cols);
-  lap_input_fill(&forward->workspace, &forward->wide_input, forward->query, forward->rows, &o_proj, 1);
-  lap_product out = product(forward, o_proj, &forward->wide_input, forward->output);
-  lap_multiply(&forward->workspace, &out, 1);
-  add_output(run, run->weights->vector[LAP_POST_ATTENTION_NORM]);
-}
-
-/* ---- feed-forward ---- */
-
-static void activate_row(void *context, int row) {
-  const layer_run *run = context;
-  float *gate = row_of(run->forward->gate, row, run->layer->mlp_width);
-  run->forward->workspace.kernels->geglu(gate, row_of(run->forward->up, row, run->layer->mlp_width),
-                                         run->layer->mlp_width, gate);
-}
-
-/* output = down(gelu(gate y) * up y), y = rms_norm(h; pre_feedforward_layernorm) */
-static void mlp(layer_run *run) {
-  lap_forward *forward = run->forward;
-  const lap_weight *linear = run->weights->linear;
-  const lap_weight *gate = &linear[LAP_GATE_PROJ], *up = &linear[LAP_UP_PROJ], *down = &linear[LAP_DOWN_PROJ];
-  norm_rows(run, forward->hidden, run->weights->vector[LAP_PRE_FEEDFORWARD_NORM],
-            (const lap_weight *[]){gate, up}, 2);
-  lap_product products[] = {product(forward, gate, &forward->input, forward->gate),
-                            product(forward, up, &forward->input, forward->up)};
-  lap_multiply(&forward->workspace, products, 2);
-  lap_for_rows(&forward->workspace, forward->rows, activate_row, run);
-  lap_input_place(&forward->wide_input, forward->buffer[LAP_WIDE_INPUT].data, forward->rows, down->cols);
-  lap_input_fill(&forward->workspace, &forward->wide_input, forward->gate, forward->rows, &down, 1);
-  lap_product out = product(forward, down, &forward->wide_input, forward->output);
-  lap_multiply(&forward->workspace, &out, 1);
-}
-
-/* output = norm_1(output) + norm_2(experts) */
-static void join_row(void *context, int row) {
-  const layer_run *run = context;
-  const lap_plan *plan = run->forward->model->plan;
-  const lap_kernels *kernels = run->forward->workspace.kernels;
-  float *dense = row_of(run->forward->output, row, plan->hidden_size);
-  float *mixed = row_of(run->forward->normed, row, plan->hidden_size);
-  kernels->rms_norm(dense, run->weights->vector[LAP_POST_FEEDFORWARD_NORM_1], plan->hidden_size,
-                    plan->rms_norm_eps, dense);
-  kernels->rms_norm(mixed, run->weights->vector[LAP_POST_FEEDFORWARD_NORM_2], plan->hidden_size,
-                    plan->rms_norm_eps, mixed);
-  for (int i = 0; i < plan->hidden_size; i++) dense[i] += mixed[i];
-}
-
-static void feed_forward(layer_run *run) {
-  lap_forward *forward = run->forward;
-  mlp(run);
-  if (run->layer->moe) {
-    norm_rows(run, forward->hidden, run->weights->vector[LAP_PRE_FEEDFORWARD_NORM_2], NULL, 0);
-    /* The experts' sum takes the place of their input, tile by tile. */
-    lap_route_experts(forward, run->index, forward->normed);
-    lap_for_rows(&forward->workspace, forward->rows, join_row, run);
-  }
-  add_output(run, run->weights->vector[LAP_POST_FEEDFORWARD_NORM]);
-}
-
-/* ---- per-layer input ---- */
-
-/* pli = (embed_tokens_per_layer[id] * sqrt(width) + rms_norm(projection * hidden^-0.5)) * 2^-0.5 */
-static void combine_pli_row(void *context, int row) {
-  const layer_run *run = context;
-  lap_forward *forward = run->forward;
-  const lap_plan *plan = forward->model->plan;
-  int width = plan->per_layer_width;
-  float *pli = row_of(forward->pli, row, width);
-  const lap_weights *weights = forward->model->weights;
-  float table[LAP_MAX_PER_LAYER_WIDTH];
-  for (int i = 0; i < width; i++) pli[i] *= plan->per_layer_projection_scale;
-  forward->workspace.kernels->rms_norm(pli, weights->per_layer_norm, width, plan->rms_norm_eps, pli);
-  lap_weight_part(&weights->embed_per_layer, forward->row[row].id, run->index * width, width,
-                  plan->per_layer_embed_scale, table);
-  for (int i = 0; i < width; i++) pli[i] = (pli[i] + table[i]) * 0.70710678118654752f;
-}
-
-static void gate_pli_row(void *context, int row) {
-  const layer_run *run = context;
-  int width = run->forward->model->plan->per_layer_width;
-  float *gate = row_of(run->forward->gate, row, width);
-  run->forward->workspace.kernels->geglu(gate, row_of(run->forward->pli, row, width), width, gate);
-}
-
-/* h = h + norm(per_layer_projection(gelu(per_layer_input_gate h) * pli)) */
-static void per_layer_input(layer_run *run) {
-  lap_forward *forward = run->forward;
-  const lap_weight *gate = &run->weights->linear[LAP_PLI_GATE],
-                   *back = &run->weights->linear[LAP_PLI_PROJECTION];
-  lap_for_rows(&forward->workspace, forward->rows, combine_pli_row, run);
-  if (forward->probe)
-    forward->probe->see(forward->probe->context, "per_layer_input", run->index, forward->pli, forward->rows,
-                        forward->model->plan->per_layer_width);
-  lap_input_fill(&forward->workspace, &forward->input, forward->hidden, forward->rows, &gate, 1);
-  lap_product in = product(forward, gate, &forward->input, forward->gate);
-  lap_multiply(&forward->workspace, &in, 1);
-  lap_for_rows(&forward->workspace, forward->rows, gate_pli_row, run);
-  lap_input_place(&forward->wide_input, forward->buffer[LAP_WIDE_INPUT].data, forward->rows, back->cols);
-  lap_input_fill(&forward->workspace, &forward->wide_input, forward->gate, forward->rows, &back, 1);
-  lap_product out = product(forward, back, &forward->wide_input, forward->output);
-  lap_multiply(&forward->workspace, &out, 1);
-  add_output(run, run->weights->vector[LAP_POST_PLI_NORM]);
-}
-
-/* ---- a layer, and the head ---- */
-
-static void layer_forward(lap_forward *forward, int index) {
-  const lap_plan *plan = forward->model->plan;
-  layer_run run = {.forward = forward,
-                   .index = index,
-                   .layer = &plan->layer[index],
-                   .weights = &forward->model->weights->layer[index]};
-  attention(&run);
-  if (forward->rows == 0) return;
-  feed_forward(&run);
-  if (plan->per_layer_width) per_layer_input(&run);
-  if (run.layer->has_layer_scalar) {
-    float scalar = run.weights->vector[LAP_LAYER_SCALAR][0];
-    size_t values = (size_t)forward->rows * (size_t)plan->hidden_size;
-    for (size_t i = 0; i < values; i++) forward->hidden[i] *= scalar;
-  }
-  if (forward->probe)
-    forward->probe->see(forward->probe->context, "layer", index, forward->hidden, forward->rows,
-                        plan->hidden_size);
-}
-
-static bool all_finite(const float *x, int n) {
-  uint32_t top = 0;
-  for (int i = 0; i < n; i++) {
-    uint32_t bits = lap_f32_bits(x[i]) & 0x7fffffffu;
-    top = bits > top ? bits : top;
-  }
-  return top < 0x7f800000u;
-}
-
-/* logits = cap * tanh(head(norm(h)) / cap), row by row into the callers' buffers. */
-static lap_status head(lap_forward *forward, lap_error *error) {
-  const lap_plan *plan = forward->model->plan;
-  const lap_weights *weights = forward->model->weights;
-  const lap_weight *matrix = &weights->head;
-  layer_run run = {.forward = forward};
-  norm_rows(&run, forward->hidden, weights->final_norm, &matrix, 1);
-  if (forward->probe)
-    forward->probe->see(forward->probe->context, "final_norm", plan->layers, forward->normed, forward->rows,
-                        plan->hidden_size);
-  for (int row = 0; row < forward->rows;) {
-    const lap_segment *segment = &forward->segments[forward->row[row].segment];
-    int first = row, token = (int)(forward->row[row].position - lap_kv_length(segment->kv));
-    while (row < forward->rows && forward->row[row].segment == forward->row[first].segment) row++;
-    if (token < segment->logits_from) { /* with a probe, rows that want none are here too */
-      first += segment->logits_from - token < row - first ? segment->logits_from - token : row - first;
-      token = segment->logits_from;
-    }
-    if (first == row) continue;
-    float *logits = segment->logits + (size_t)(token - segment->logits_from) * (size_t)plan->vocab_size;
-    lap_product out = product(forward, matrix, &forward->input, logits);
-    out.first_input_row = first;
-    out.input_rows = row - first;
-    lap_multiply(&forward->workspace, &out, 1);
-    for (int i = 0; i < row - first; i++) {
-      float *y = logits + (size_t)i * (size_t)plan->vocab_size;
-      if (plan->final_logit_softcapping > 0.0f)
-        forward->workspace.kernels->softcap(y, plan->vocab_size, plan->final_logit_softcapping);
-      if (!all_finite(y, plan->vocab_size))
-        return lap_fail(error, LAP_ERROR_NUMERIC,
-                        "%s: the weights give logits that are not finite at position %lld",
-                        forward->model->directory, (long long)forward->row[first + i].position);
-    }
-  }
-  return LAP_OK;
-}
-
-/* ---- the pass ---- */
-
-static lap_status need(lap_forward *forward, int which, int rows, int width, size_t size, lap_error *error) {
-  return lap_buffer_need(&forward->buffer[which], (size_t)rows * (size_t)(width ? width : 1), size,
-                         "the activations", error);
-}
+/* ---- memory ---- */
 
 typedef struct widths {
   int query, key, mlp, wide;
@@ -415,132 +68,468 @@ static widths widest(const lap_plan *plan) {
   return w;
 }
 
-static lap_status prepare_buffers(lap_forward *forward, int rows, lap_error *error) {
-  const lap_plan *plan = forward->model->plan;
-  widths w = widest(plan);
-  int hidden = plan->hidden_size;
-  const int width[LAP_INPUT] = {
-      [LAP_HIDDEN] = hidden,
-      [LAP_EMBEDDED] = plan->per_layer_width ? hidden : 0,
-      [LAP_NORMED] = hidden,
-      [LAP_QUERY] = w.query,
-      [LAP_KEY] = w.key,
-      [LAP_VALUE] = w.key,
-      [LAP_GATE] = w.mlp,
-      [LAP_UP] = w.mlp,
-      [LAP_OUTPUT] = hidden,
-      [LAP_PLI] = plan->per_layer_width,
-      [LAP_COSINE] = plan->rope[0].rotated_pairs,
-      [LAP_COSINE + 1] = plan->rope[1].rotated_pairs,
-      [LAP_SINE] = plan->rope[0].rotated_pairs,
-      [LAP_SINE + 1] = plan->rope[1].rotated_pairs,
-  };
-  float **pointer[LAP_INPUT] = {
-      [LAP_HIDDEN] = &forward->hidden,    [LAP_EMBEDDED] = &forward->embedded,
-      [LAP_NORMED] = &forward->normed,    [LAP_QUERY] = &forward->query,
-      [LAP_KEY] = &forward->key,          [LAP_VALUE] = &forward->value,
-      [LAP_GATE] = &forward->gate,        [LAP_UP] = &forward->up,
-      [LAP_OUTPUT] = &forward->output,    [LAP_PLI] = &forward->pli,
-      [LAP_COSINE] = &forward->cosine[0], [LAP_COSINE + 1] = &forward->cosine[1],
-      [LAP_SINE] = &forward->sine[0],     [LAP_SINE + 1] = &forward->sine[1],
-  };
-  for (int i = 0; i < LAP_INPUT; i++) {
-    lap_status status = need(forward, i, rows, width[i], sizeof(float), error);
-    if (status != LAP_OK) return status;
-    *pointer[i] = forward->buffer[i].data;
+static lap_attend_shape attend_shape(const lap_layer *layer, int bits, int group_size) {
+  return (lap_attend_shape){.heads = layer->heads,
+                            .kv_heads = layer->kv_heads,
+                            .head_dim = layer->head_dim,
+                            .window = layer->window,
+                            .bits = bits,
+                            .group_size = group_size};
+}
+
+static lap_experts_shape experts_shape(const lap_plan *plan) {
+  return (lap_experts_shape){.hidden = plan->hidden_size,
+                             .experts = plan->num_experts,
+                             .top_k = plan->top_k_experts,
+                             .width = plan->moe_width,
+                             .eps = plan->rms_norm_eps,
+                             .router_forms = LAP_FORMS_ALL,
+                             .forms = LAP_FORMS_ALL,
+                             .wide_forms = LAP_FORMS_ALL};
+}
+
+/* The next `bytes` of memory; NULL while bytes are only added up. */
+static void *take(unsigned char *base, size_t *used, size_t bytes) {
+  void *at = base ? base + *used : NULL;
+  *used += lap_aligned(bytes);
+  return at;
+}
+
+/* The distinct shapes of the model's attention: two, in every published one. */
+static int list_shapes(const lap_plan *plan, lap_attend_shape shapes[LAP_MAX_LAYERS]) {
+  int count = 0;
+  for (int i = 0; i < plan->layers; i++) {
+    const lap_attend_shape shape = attend_shape(&plan->layer[i], 0, 0);
+    int j = 0;
+    while (j < count && memcmp(&shapes[j], &shape, sizeof shape) != 0) j++;
+    if (j == count) shapes[count++] = shape;
   }
-  lap_status status = need(forward, LAP_INPUT, 1, 1, lap_input_bytes(rows, hidden), error);
-  if (status == LAP_OK)
-    status = need(forward, LAP_EMBEDDED_INPUT, 1, 1, lap_input_bytes(rows, hidden), error);
-  if (status == LAP_OK) status = need(forward, LAP_WIDE_INPUT, 1, 1, lap_input_bytes(rows, w.wide), error);
-  if (status != LAP_OK) return status;
-  lap_input_place(&forward->input, forward->buffer[LAP_INPUT].data, rows, hidden);
-  lap_input_place(&forward->embedded_input, forward->buffer[LAP_EMBEDDED_INPUT].data, rows, hidden);
-  return LAP_OK;
+  return count;
 }
 
-/* Lists the rows of all segments. */
-static lap_status list_rows(lap_forward *forward, const lap_segment *segments, int count, lap_error *error) {
-  const lap_plan *plan = forward->model->plan;
-  int64_t rows = 0;
-  for (int i = 0; i < count; i++) {
-    if (segments[i].count < 1)
-      return lap_fail(error, LAP_ERROR_ARGUMENT, "segment %d: there is no token to evaluate", i);
-    rows += segments[i].count;
+static void place_attention(mono *m, unsigned char *base, size_t *used) {
+  lap_attend_shape shapes[LAP_MAX_LAYERS];
+  int count = list_shapes(m->plan, shapes);
+  *used += lap_attend_place_memory(shapes, count, m->pass, base ? base + *used : NULL, &m->attend);
+  m->attend.tiles = take(base, used, (size_t)m->pass->capacity * sizeof(lap_tile));
+}
+
+/* Points the buffers into `base`; with NULL it only adds up their bytes. */
+static size_t place(mono *m, lap_pass *pass, unsigned char *base) {
+  const lap_plan *plan = pass->plan;
+  const widths w = widest(plan);
+  const size_t rows = (size_t)pass->capacity;
+  const int hidden = plan->hidden_size;
+  size_t used = 0;
+  *m = (mono){.pass = pass, .plan = plan};
+  const struct {
+    float **buffer;
+    int width;
+  } list[] = {
+      {&m->hidden, hidden},
+      {&m->embedded, plan->per_layer_width ? hidden : 0},
+      {&m->normed, hidden},
+      {&m->query, w.query},
+      {&m->key, w.key},
+      {&m->value, w.key},
+      {&m->gate, w.mlp},
+      {&m->up, w.mlp},
+      {&m->output, hidden},
+      {&m->pli, plan->per_layer_width},
+      {&m->cosine[0], plan->rope[0].rotated_pairs},
+      {&m->cosine[1], plan->rope[1].rotated_pairs},
+      {&m->sine[0], plan->rope[0].rotated_pairs},
+      {&m->sine[1], plan->rope[1].rotated_pairs},
+  };
+  for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+    *list[i].buffer = take(base, &used, rows * (size_t)list[i].width * sizeof(float));
+  unsigned char *input = take(base, &used, rows * lap_input_row_bytes(hidden, LAP_FORMS_ALL));
+  unsigned char *embedded = take(base, &used, rows * lap_input_row_bytes(hidden, LAP_FORMS_ALL));
+  m->wide = take(base, &used, rows * lap_input_row_bytes(w.wide, LAP_FORMS_ALL));
+  place_attention(m, base, &used);
+  if (plan->num_experts) {
+    lap_experts_run run;
+    m->experts = take(base, &used, lap_experts_place(experts_shape(plan), &run, NULL));
   }
-  if (rows > INT32_MAX / 64)
-    return lap_fail(error, LAP_ERROR_ARGUMENT, "%lld rows are too many", (long long)rows);
-  lap_status status =
-      lap_buffer_need(&forward->buffer[LAP_ROWS], (size_t)rows, sizeof(lap_row), "rows", error);
-  if (status == LAP_OK)
-    status = lap_buffer_need(&forward->buffer[LAP_SEGMENT_CACHES], (size_t)count, sizeof(lap_cache *), "rows",
-                             error);
-  if (status != LAP_OK) return status;
-  forward->row = forward->buffer[LAP_ROWS].data;
-  forward->segment_cache = forward->buffer[LAP_SEGMENT_CACHES].data;
-  forward->segments = segments;
-  forward->segment_count = count;
-  forward->rows = 0;
-  for (int i = 0; i < count; i++)
-    for (int t = 0; t < segments[i].count; t++) {
-      int32_t id = segments[i].ids[t];
-      if (id < 0 || id >= plan->vocab_size)
-        return lap_fail(error, LAP_ERROR_ARGUMENT, "token id %d is not in the vocabulary of %d", id,
-                        plan->vocab_size);
-      forward->row[forward->rows++] = (lap_row){.segment = i,
-                                                .id = id,
-                                                .position = lap_kv_length(segments[i].kv) + t,
-                                                .wants_logits = t >= segments[i].logits_from};
-    }
-  return LAP_OK;
+  if (base) {
+    m->input = lap_input_place(hidden, LAP_FORMS_ALL, m->normed, input, pass->capacity);
+    m->embedded_input = lap_input_place(hidden, LAP_FORMS_ALL, m->embedded, embedded, pass->capacity);
+  }
+  return used;
 }
 
-lap_status lap_forward_run(lap_forward *forward, const lap_segment *segments, int count, lap_error *error) {
-  /* Everything that can fail comes first: from the first cache row on, the pass runs through. */
-  lap_status status = list_rows(forward, segments, count, error);
-  if (status == LAP_OK) status = prepare_buffers(forward, forward->rows, error);
-  if (status == LAP_OK) status = lap_attend_prepare(forward, forward->rows, error);
-  if (status == LAP_OK) status = lap_experts_prepare(forward, error);
-  for (int i = 0; status == LAP_OK && i < count; i++)
-    status = lap_kv_reserve(segments[i].kv, segments[i].count, error);
-  if (status != LAP_OK) return status;
+/* ---- products ---- */
 
-  embed(forward);
-  if (forward->probe)
-    forward->probe->see(forward->probe->context, "embedding", -1, forward->hidden, forward->rows,
-                        forward->model->plan->hidden_size);
-  for (int layer = 0; layer < forward->model->plan->layers && forward->rows > 0; layer++)
-    layer_forward(forward, layer);
-  if (forward->rows > 0) status = head(forward, error);
-  for (int i = 0; i < count; i++) lap_kv_commit(segments[i].kv, segments[i].count);
-  return status;
+static void multiply_weight(const lap_weight *w, const lap_product *p, int first, int last, float *y) {
+  if (w->bits)
+    lap_matmul_quantized_general(&w->quantized, &p->input->q[w->block == 64 ? 0 : 1], p->first_input_row,
+                                 p->input_rows, first, last, y, (size_t)p->rows);
+  else
+    lap_matmul_dense_general(&w->dense, p->input->x + (size_t)p->first_input_row * (size_t)w->cols,
+                             (size_t)w->cols, p->input_rows, first, last, y, (size_t)p->rows);
 }
 
-lap_status lap_forward_create(const lap_model *model, lap_pool *pool, lap_forward **out, lap_error *error) {
-  *out = calloc(1, sizeof **out);
-  if (!*out) return lap_fail(error, LAP_ERROR_MEMORY, "out of memory for a forward pass");
-  (*out)->model = model;
-  (*out)->workspace = (lap_workspace){pool, model->kernels};
-  return LAP_OK;
+static void multiply(const lap_product *p, int first, int last) {
+  multiply_weight(p->weight, p, first, last, p->y);
 }
 
-void lap_forward_destroy(lap_forward *forward) {
-  if (!forward) return;
-  for (int i = 0; i < LAP_BUFFERS; i++) lap_buffer_free(&forward->buffer[i]);
-  lap_buffer_free(&forward->attention_scratch);
-  lap_buffer_free(&forward->attention_states);
-  lap_buffer_free(&forward->tiles);
-  lap_buffer_free(&forward->expert_memory);
-  free(forward);
+/* gelu(gate y) * up y */
+static void multiply_pair(const lap_product *p, int first, int last) {
+  multiply_weight(p->weight, p, first, last, p->y);
+  multiply_weight(p->second, p, first, last, p->second_y);
+  lap_join_pair(p, first, last);
 }
 
-void lap_forward_set_probe(lap_forward *forward, const lap_probe *probe) {
-  forward->probe = probe;
+static void multiply_head(const lap_product *p, int first, int last) {
+  const lap_plan *plan = p->pass->plan;
+  multiply_weight(p->weight, p, first, last, p->y);
+  lap_finish_logits(plan->final_logit_softcapping, p, first, last);
 }
 
-size_t lap_forward_bytes(const lap_forward *forward) {
-  size_t bytes = forward->attention_scratch.bytes + forward->attention_states.bytes + forward->tiles.bytes +
-                 forward->expert_memory.bytes;
-  for (int i = 0; i < LAP_BUFFERS; i++) bytes += forward->buffer[i].bytes;
-  return bytes;
+static lap_product product(const mono *m, const lap_weight *weight, const lap_input *input, float *y) {
+  return (lap_product){.multiply = multiply,
+                       .weight = weight,
+                       .rows = weight->rows,
+                       .cols = weight->cols,
+                       .input = input,
+                       .input_rows = m->pass->rows,
+                       .y = y};
 }
+
+static void run_product(const mono *m, const lap_weight *weight, const lap_input *input, float *y) {
+  lap_product one = product(m, weight, input, y);
+  lap_run_products(m->pass, &one, 1);
+}
+
+static int form_of(const lap_weight *weight) {
+  return lap_form_for(weight->bits, weight->quantized.group_size);
+}
+
+/* ---- rows ---- */
+
+static void norm_row(void *context, int row) {
+  mono *m = context;
+  const lap_plan *plan = m->plan;
+  size_t at = (size_t)row * (size_t)plan->hidden_size;
+  lap_row_norm(plan->hidden_size, plan->rms_norm_eps, m->forms, m->source + at, m->norm, m->normed + at,
+               &m->input, row);
+}
+
+/* normed = rms_norm(hidden; norm) for all rows, quantized in `forms`. */
+static void norm_rows(mono *m, const float *norm, int forms) {
+  m->source = m->hidden;
+  m->norm = norm;
+  m->forms = forms;
+  lap_run_rows(m->pass, m->pass->rows, norm_row, m);
+}
+
+static void add_norm_row(void *context, int row) {
+  mono *m = context;
+  int width = m->plan->hidden_size;
+  lap_row_add_norm(width, m->plan->rms_norm_eps, lap_row_of(m->output, row, width), m->norm,
+                   lap_row_of(m->hidden, row, width));
+}
+
+/* hidden = hidden + rms_norm(output; norm) */
+static void add_output(mono *m, const float *norm) {
+  m->norm = norm;
+  lap_run_rows(m->pass, m->pass->rows, add_norm_row, m);
+}
+
+static void quantize_row(void *context, int row) {
+  mono *m = context;
+  lap_input_fill(m->width, m->forms, m->source + (size_t)row * (size_t)m->width, &m->wide_input, row);
+}
+
+/* wide_input = x [rows, reader's columns], quantized for its reader. */
+static void quantize_rows(mono *m, float *x, const lap_weight *reader) {
+  m->source = x;
+  m->width = reader->cols;
+  m->forms = form_of(reader);
+  m->wide_input = lap_input_place(m->width, m->forms, x, m->wide, m->pass->capacity);
+  lap_run_rows(m->pass, m->pass->rows, quantize_row, m);
+}
+
+/* ---- embedding ---- */
+
+static void table_row(const lap_weight *table, int row, int first, int count, float scale, float *y) {
+  lap_table_row(table->bits, table->quantized.group_size,
+                table->bits ? table->quantized.format : table->dense.format, table->cols, table, row, first,
+                count, scale, y);
+}
+
+static void embedded_input_row(void *context, int row) {
+  mono *m = context;
+  int width = m->plan->hidden_size;
+  lap_input_fill(width, form_of(&m->pass->weights->per_layer_projection), lap_row_of(m->embedded, row, width),
+                 &m->embedded_input, row);
+}
+
+/* h = embed_tokens[id] * sqrt(hidden); and the row's RoPE tables. */
+static void embed_row(void *context, int row) {
+  mono *m = context;
+  const lap_plan *plan = m->plan;
+  const lap_row *token = &m->pass->row[row];
+  float *hidden = lap_row_of(m->hidden, row, plan->hidden_size);
+  table_row(&m->pass->weights->embed, token->id, 0, plan->hidden_size, plan->embed_scale, hidden);
+  for (int type = 0; type < 2; type++) {
+    int pairs = plan->rope[type].rotated_pairs;
+    lap_rope_table(m->pass->rope_frequency[type], pairs, token->position,
+                   lap_row_of(m->cosine[type], row, pairs), lap_row_of(m->sine[type], row, pairs));
+  }
+  if (!plan->per_layer_width) return;
+  memcpy(lap_row_of(m->embedded, row, plan->hidden_size), hidden, (size_t)plan->hidden_size * sizeof(float));
+  embedded_input_row(m, row);
+}
+
+/* ---- attention ---- */
+
+static void query_row(void *context, int row) {
+  mono *m = context;
+  const lap_layer *layer = m->layer;
+  int pairs = m->plan->rope[layer->attention].rotated_pairs;
+  lap_row_queries(layer->heads, layer->head_dim, pairs, m->plan->rms_norm_eps,
+                  lap_row_of(m->query, row, layer->heads * layer->head_dim), m->weights->vector[LAP_Q_NORM],
+                  lap_row_of(m->cosine[layer->attention], row, pairs),
+                  lap_row_of(m->sine[layer->attention], row, pairs));
+}
+
+static void key_row(void *context, int row) {
+  mono *m = context;
+  const lap_layer *layer = m->layer;
+  const lap_row *token = &m->pass->row[row];
+  int pairs = m->plan->rope[layer->attention].rotated_pairs, width = layer->kv_heads * layer->head_dim;
+  const lap_pass_cache *kv = lap_pass_kv(m->pass, token->segment, layer->cache);
+  lap_row_keys(layer->kv_heads, layer->head_dim, pairs, m->plan->rms_norm_eps, layer->k_eq_v, kv->bits,
+               kv->group_size, lap_row_of(m->key, row, width), lap_row_of(m->value, row, width),
+               m->weights->vector[LAP_K_NORM], lap_row_of(m->cosine[layer->attention], row, pairs),
+               lap_row_of(m->sine[layer->attention], row, pairs), kv->planes, token->position);
+}
+
+static void drop_rows(mono *m) {
+  const lap_plan *plan = m->plan;
+  const int pairs[2] = {plan->rope[0].rotated_pairs, plan->rope[1].rotated_pairs};
+  const lap_kept kept[] = {{m->hidden, plan->hidden_size}, {m->cosine[0], pairs[0]},
+                           {m->sine[0], pairs[0]},         {m->cosine[1], pairs[1]},
+                           {m->sine[1], pairs[1]},         {m->embedded, plan->hidden_size}};
+  lap_drop_unwanted_rows(m->pass, kept, plan->per_layer_width ? 6 : 5);
+  if (plan->per_layer_width) lap_run_rows(m->pass, m->pass->rows, embedded_input_row, m);
+}
+
+/* The tasks of attention over the caches that a tile's segment has, whose kind is made constant where
+ * published checkpoints have it. */
+static lap_attend_shape shape_of(const lap_attend_run *run, int row) {
+  lap_attend_shape shape = *run->shape;
+  const lap_pass_cache *kv = lap_pass_kv(run->pass, run->pass->row[row].segment, run->cache);
+  shape.bits = kv->bits;
+  shape.group_size = kv->group_size;
+  return shape;
+}
+
+static void attend_tile(void *context, int task, int thread) {
+  const lap_attend_run *run = context;
+  int tile = (run->spans ? task / run->spans : task) / lap_attend_groups(*run->shape);
+  lap_attend_shape s = shape_of(run, run->memory.tiles[tile].first_row);
+  if (s.bits == 4 && s.group_size == 64) {
+    s.bits = 4, s.group_size = 64;
+    lap_attend_tile(s, run, task, thread);
+  } else if (s.bits == 8 && s.group_size == 64) {
+    s.bits = 8, s.group_size = 64;
+    lap_attend_tile(s, run, task, thread);
+  } else if (s.bits == LAP_PLAIN_BITS) {
+    s.bits = LAP_PLAIN_BITS;
+    lap_attend_tile(s, run, task, thread);
+  } else {
+    lap_attend_tile(s, run, task, thread);
+  }
+}
+
+static void attend_fold_spans(void *context, int task, int thread) {
+  const lap_attend_run *run = context;
+  (void)thread;
+  lap_attend_fold_spans(*run->shape, run, task);
+}
+
+static const lap_attend_code attend_code = {LAP_ATTENTION_TILED, attend_tile, attend_fold_spans};
+
+/* y = norm(h); q, k, v; h = h + norm(o_proj(attention)). The product of the per-layer input's
+ * projection, which reads the embedding, runs beside the first ones. */
+static void attention(mono *m) {
+  const lap_layer *layer = m->layer;
+  const lap_weight *linear = m->weights->linear;
+  const bool stores = !layer->sharer, has_v = stores && !layer->k_eq_v;
+  const bool dropping = m->index == m->plan->first_sharer - 1 && lap_has_unwanted_rows(m->pass);
+  int forms = form_of(&linear[LAP_Q_PROJ]), count = 0;
+  lap_product products[4];
+
+  if (stores) forms |= form_of(&linear[LAP_K_PROJ]);
+  if (has_v) forms |= form_of(&linear[LAP_V_PROJ]);
+  norm_rows(m, m->weights->vector[LAP_INPUT_NORM], forms);
+  if (stores) products[count++] = product(m, &linear[LAP_K_PROJ], &m->input, m->key);
+  if (has_v) products[count++] = product(m, &linear[LAP_V_PROJ], &m->input, m->value);
+  if (dropping) {
+    lap_run_products(m->pass, products, count);
+    lap_run_rows(m->pass, m->pass->rows, key_row, m);
+    drop_rows(m);
+    if (m->pass->rows == 0) return;
+    norm_rows(m, m->weights->vector[LAP_INPUT_NORM], form_of(&linear[LAP_Q_PROJ]));
+    count = 0;
+  }
+  products[count++] = product(m, &linear[LAP_Q_PROJ], &m->input, m->query);
+  if (m->plan->per_layer_width)
+    products[count++] = product(m, &m->weights->pli_rows, &m->embedded_input, m->pli);
+  lap_run_products(m->pass, products, count);
+  if (stores && !dropping) lap_run_rows(m->pass, m->pass->rows, key_row, m);
+  lap_run_rows(m->pass, m->pass->rows, query_row, m);
+  lap_run_attention(attend_shape(layer, 0, 0), &attend_code, m->pass, &m->attend, m->query, layer->cache);
+  quantize_rows(m, m->query, &linear[LAP_O_PROJ]);
+  run_product(m, &linear[LAP_O_PROJ], &m->wide_input, m->output);
+  add_output(m, m->weights->vector[LAP_POST_ATTENTION_NORM]);
+}
+
+/* ---- feed-forward ---- */
+
+/* output = down(gelu(gate y) * up y), y = rms_norm(h; pre_feedforward_layernorm) */
+static void mlp(mono *m) {
+  const lap_weight *gate = &m->weights->linear[LAP_GATE_PROJ], *up = &m->weights->linear[LAP_UP_PROJ];
+  const lap_weight *down = &m->weights->linear[LAP_DOWN_PROJ];
+  norm_rows(m, m->weights->vector[LAP_PRE_FEEDFORWARD_NORM], form_of(gate) | form_of(up));
+  lap_product pair = product(m, gate, &m->input, m->gate);
+  pair.multiply = multiply_pair;
+  pair.second = up;
+  pair.second_y = m->up;
+  lap_run_products(m->pass, &pair, 1);
+  quantize_rows(m, m->gate, down);
+  run_product(m, down, &m->wide_input, m->output);
+}
+
+/* output = norm_1(output) + norm_2(experts) */
+static void join_row(void *context, int row) {
+  mono *m = context;
+  const lap_plan *plan = m->plan;
+  float *dense = lap_row_of(m->output, row, plan->hidden_size);
+  LAP_ISA(lap_rms_norm)
+  (dense, m->weights->vector[LAP_POST_FEEDFORWARD_NORM_1], plan->hidden_size, plan->rms_norm_eps, dense);
+  lap_row_add_norm(plan->hidden_size, plan->rms_norm_eps, lap_row_of(m->normed, row, plan->hidden_size),
+                   m->weights->vector[LAP_POST_FEEDFORWARD_NORM_2], dense);
+}
+
+static void norm_router(void *context, int row) {
+  lap_experts_run *run = context;
+  lap_experts_shape s = experts_shape(run->pass->plan);
+  s.router_forms = form_of(&run->weights->linear[LAP_ROUTER]);
+  lap_experts_norm_router(s, run, row);
+}
+
+static void gather_slot(void *context, int slot) {
+  lap_experts_run *run = context;
+  lap_experts_shape s = experts_shape(run->pass->plan);
+  s.forms = form_of(&run->weights->linear[LAP_EXPERT_GATE]) | form_of(&run->weights->linear[LAP_EXPERT_UP]);
+  lap_experts_gather(s, run, slot);
+}
+
+static void quantize_slot(void *context, int slot) {
+  lap_experts_run *run = context;
+  lap_experts_shape s = experts_shape(run->pass->plan);
+  s.wide_forms = form_of(&run->weights->linear[LAP_EXPERT_DOWN]);
+  lap_experts_quantize(s, run, slot);
+}
+
+static const lap_experts_code experts_code = {norm_router, gather_slot,   quantize_slot,
+                                              multiply,    multiply_pair, multiply};
+
+static void feed_forward(mono *m) {
+  mlp(m);
+  if (m->layer->moe) {
+    norm_rows(m, m->weights->vector[LAP_PRE_FEEDFORWARD_NORM_2], 0);
+    /* The experts' sum takes the place of their input. */
+    lap_run_experts(experts_shape(m->plan), &experts_code, m->pass, m->index, m->experts, m->hidden,
+                    m->normed);
+    lap_run_rows(m->pass, m->pass->rows, join_row, m);
+  }
+  add_output(m, m->weights->vector[LAP_POST_FEEDFORWARD_NORM]);
+}
+
+/* ---- per-layer input ---- */
+
+static void per_layer_input_row(void *context, int row) {
+  mono *m = context;
+  const lap_plan *plan = m->plan;
+  const lap_weights *weights = m->pass->weights;
+  int width = plan->per_layer_width;
+  float table[LAP_MAX_PER_LAYER_WIDTH];
+  table_row(&weights->embed_per_layer, m->pass->row[row].id, m->index * width, width,
+            plan->per_layer_embed_scale, table);
+  lap_row_per_layer_input(width, plan->rms_norm_eps, plan->per_layer_projection_scale,
+                          weights->per_layer_norm, table, lap_row_of(m->pli, row, width));
+}
+
+static void quantize_hidden_row(void *context, int row) {
+  mono *m = context;
+  int width = m->plan->hidden_size;
+  lap_input_fill(width, m->forms, lap_row_of(m->hidden, row, width), &m->input, row);
+}
+
+static void gate_row(void *context, int row) {
+  mono *m = context;
+  int width = m->plan->per_layer_width;
+  float *gate = lap_row_of(m->gate, row, width);
+  LAP_ISA(lap_geglu)(gate, lap_row_of(m->pli, row, width), width, gate);
+}
+
+/* h = h + norm(per_layer_projection(gelu(per_layer_input_gate h) * pli)),
+ * pli = (embed_tokens_per_layer[id] * sqrt(width) + rms_norm(projection * hidden^-0.5)) * 2^-0.5 */
+static void per_layer_input(mono *m) {
+  const lap_weight *gate = &m->weights->linear[LAP_PLI_GATE], *back = &m->weights->linear[LAP_PLI_PROJECTION];
+  lap_run_rows(m->pass, m->pass->rows, per_layer_input_row, m);
+  lap_pass_show(m->pass, "per_layer_input", m->index, m->pli, m->plan->per_layer_width);
+  m->forms = form_of(gate);
+  lap_input of_hidden = m->input;
+  of_hidden.x = m->hidden;
+  lap_run_rows(m->pass, m->pass->rows, quantize_hidden_row, m);
+  run_product(m, gate, &of_hidden, m->gate);
+  lap_run_rows(m->pass, m->pass->rows, gate_row, m);
+  quantize_rows(m, m->gate, back);
+  run_product(m, back, &m->wide_input, m->output);
+  add_output(m, m->weights->vector[LAP_POST_PLI_NORM]);
+}
+
+/* ---- a layer, and the pass ---- */
+
+static void scale_row(void *context, int row) {
+  mono *m = context;
+  lap_row_scale(m->plan->hidden_size, m->weights->vector[LAP_LAYER_SCALAR][0],
+                lap_row_of(m->hidden, row, m->plan->hidden_size));
+}
+
+static void layer_forward(mono *m, int index) {
+  m->index = index;
+  m->layer = &m->plan->layer[index];
+  m->weights = &m->pass->weights->layer[index];
+  attention(m);
+  if (m->pass->rows == 0) return;
+  feed_forward(m);
+  if (m->plan->per_layer_width) per_layer_input(m);
+  if (m->layer->has_layer_scalar) lap_run_rows(m->pass, m->pass->rows, scale_row, m);
+  lap_pass_show(m->pass, "layer", index, m->hidden, m->plan->hidden_size);
+}
+
+static size_t arena_bytes(const lap_pass *pass) {
+  lap_pass sized = *pass;
+  mono m;
+  return place(&m, &sized, NULL);
+}
+
+static void forward(lap_pass *pass) {
+  mono m;
+  place(&m, pass, pass->arena);
+  lap_run_rows(pass, pass->rows, embed_row, &m);
+  lap_pass_show(pass, "embedding", -1, m.hidden, m.plan->hidden_size);
+  for (int i = 0; i < m.plan->layers && pass->rows > 0; i++) layer_forward(&m, i);
+  if (pass->rows == 0) return;
+  norm_rows(&m, pass->weights->final_norm, form_of(&pass->weights->head));
+  lap_pass_show(pass, "final_norm", m.plan->layers, m.normed, m.plan->hidden_size);
+  lap_run_head(pass, multiply_head, m.plan->vocab_size, m.plan->hidden_size, &m.input);
+}
+
+const lap_forward_code LAP_ISA(lap_monolith) = {arena_bytes, forward};

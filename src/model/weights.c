@@ -40,7 +40,8 @@ static lap_weight bind(const lap_linear *linear, const lap_tensors *tensors) {
   return weight;
 }
 
-lap_weight lap_weight_slice(const lap_weight *weight, int first, int rows) {
+/* Rows first .. first + rows - 1 as a matrix of their own. */
+static lap_weight slice_rows(const lap_weight *weight, int first, int rows) {
   lap_weight slice = *weight;
   slice.rows = rows;
   if (weight->bits == 0) {
@@ -52,48 +53,6 @@ lap_weight lap_weight_slice(const lap_weight *weight, int first, int rows) {
   slice.quantized.scales += scales;
   slice.quantized.biases += scales;
   return slice;
-}
-
-lap_weight lap_weight_expert(const lap_weight *stack, int expert) {
-  lap_weight weight = *stack;
-  size_t offset = (size_t)expert * stack->expert_weight_bytes,
-         scales = (size_t)expert * stack->expert_scale_bytes;
-  if (weight.bits == 0) {
-    weight.dense.weight += offset;
-    return weight;
-  }
-  weight.quantized.codes += offset;
-  weight.quantized.scales += scales;
-  weight.quantized.biases += scales;
-  return weight;
-}
-
-void lap_weight_part(const lap_weight *table, int row, int first, int count, float scale, float *y) {
-  if (table->bits == 0) {
-    const unsigned char *p = table->dense.weight + (size_t)row * table->dense.row_bytes;
-    for (int i = 0; i < count; i++)
-      y[i] = lap_format_load(table->dense.format, p, (size_t)first + (size_t)i) * scale;
-    return;
-  }
-  const lap_qmatrix *q = &table->quantized;
-  const unsigned char *codes = q->codes + (size_t)row * q->row_bytes;
-  size_t scales = (size_t)row * q->scale_stride;
-  while (count > 0) {
-    int16_t code[128];
-    size_t group = scales + (size_t)(first / q->group_size);
-    int n = q->group_size - first % q->group_size;
-    if (n > count) n = count;
-    lap_unpack_codes(q->bits, codes, first, n, code);
-    float a = lap_format_load(q->format, q->scales, group), b = lap_format_load(q->format, q->biases, group);
-    for (int i = 0; i < n; i++) y[i] = lap_fma(a, (float)code[i], b) * scale;
-    y += n;
-    first += n;
-    count -= n;
-  }
-}
-
-void lap_weight_row(const lap_weight *table, int row, float scale, float *y) {
-  lap_weight_part(table, row, 0, table->cols, scale, y);
 }
 
 static const float *widen(const lap_vector *vector, const lap_tensors *tensors, float **next) {
@@ -149,7 +108,7 @@ lap_status lap_weights_bind(const lap_plan *plan, const lap_tensors *tensors, la
     bind_layer(plan, i, tensors, &weights->layer[i], &next);
     if (plan->per_layer_width)
       weights->layer[i].pli_rows =
-          lap_weight_slice(&weights->per_layer_projection, i * plan->per_layer_width, plan->per_layer_width);
+          slice_rows(&weights->per_layer_projection, i * plan->per_layer_width, plan->per_layer_width);
   }
   *out = weights;
   return LAP_OK;

@@ -365,7 +365,7 @@ kv_start() {
 }
 
 bad_logits() {
-  refuses 1 '--path cut' logits --ids 2 --path cut --out y.npy &&
+  XDG_CACHE_HOME=$PWD refuses 1 'there is no cut of this checkpoint' logits --ids 2 --kv 8 --path cut --out y.npy &&
     refuses 1 '--ids: ' logits --ids 2,-3 --out y.npy &&
     refuses 1 '--ids: ' logits --ids '' --out y.npy &&
     refuses 1 '--ids: ' logits --ids 2, --out y.npy &&

@@ -1,7 +1,6 @@
 /* Every form of every operation gives the bits of the portable one. */
 #include <math.h>
 
-#include "kernels/attend.h"
 #include "kernels/kernels.h"
 #include "support/check.h"
 
@@ -257,12 +256,12 @@ static void attention_has_equal_bits_in_every_form_and_company(void **state) {
       for (int i = 0; i < 3; i++) acc[i] = malloc((size_t)(count * head_dim) * 4);
       lap_attend_queries together = {count, q, &qx.q, 0, low, high};
       lap_attend_state a = {m[0], l[0], acc[0]}, b = {m[1], l[1], acc[1]};
-      lap_attend_span(reference, &kv, &together, begin, end, &a, scratch);
-      lap_attend_span(forms[f], &kv, &together, begin, end, &b, scratch);
+      reference->attend_span(&kv, &together, begin, end, &a, scratch);
+      forms[f]->attend_span(&kv, &together, begin, end, &b, scratch);
       for (int t = 0; t < count; t++) { /* and alone */
         lap_attend_queries alone = {1, q + t * head_dim, &qx.q, t, low + t, high + t};
         lap_attend_state c = {m[2] + t, l[2] + t, acc[2] + t * head_dim};
-        lap_attend_span(forms[f], &kv, &alone, begin, end, &c, scratch);
+        forms[f]->attend_span(&kv, &alone, begin, end, &c, scratch);
       }
       for (int i = 1; i < 3; i++) {
         assert_memory_equal(m[0], m[i], (size_t)count * 4);

@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "kernels/affine.h"
-#include "kernels/attend.h"
+#include "kernels/attend_span.h"
 #include "kernels/kernels.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
@@ -361,12 +361,11 @@ static void attend_head(const geometry *g, const lap_kv_view *kv, int kv_head, c
     lap_attend_state state = {m, l, acc}, later = {m2, l2, more};
     lap_attend_begin(&state, g->queries, g->head_dim);
     for (int64_t span = 0; span < g->keys; span += LAP_KEY_SPAN) {
-      lap_attend_span(kernels, kv, &queries, span,
-                      span + LAP_KEY_SPAN < g->keys ? span + LAP_KEY_SPAN : g->keys, &later, scratch);
-      lap_attend_fold(kernels, g->queries, g->head_dim, &state, &later);
+      kernels->attend_span(kv, &queries, span, span + LAP_KEY_SPAN < g->keys ? span + LAP_KEY_SPAN : g->keys,
+                           &later, scratch);
+      kernels->attend_fold(g->queries, g->head_dim, &state, &later);
     }
-    lap_attend_finish(g->queries, g->head_dim, &state, out + head * g->queries * g->head_dim,
-                      (size_t)g->head_dim);
+    kernels->attend_finish(g->queries, g->head_dim, &state, out + head * g->queries * g->head_dim);
   }
   free(scratch), free(m), free(m2), free(acc);
   free(qx.q), free(qx.nibble), free(qx.scale), free(qx.scaled_sum), free(qx.sum);

@@ -1,0 +1,23 @@
+/* configs.h: the shipped configurations by name: e2b, e4b, 12b, 26b-a4b, 31b. */
+#ifndef LAP_CLI_CONFIGS_H
+#define LAP_CLI_CONFIGS_H
+
+#include <limits.h>
+
+#include "base/error.h"
+
+#define LAP_CONFIG_NAMES "e2b, e4b, 12b, 26b-a4b, 31b"
+
+/* Paths of a configuration; an empty kv_config stands for none. */
+typedef struct lap_config_sources {
+  char config[PATH_MAX], kv_config[PATH_MAX];
+} lap_config_sources;
+
+bool lap_is_config_name(const char *text);
+
+/* `operand` is a name or a file; `kv_config` a file, "none", or NULL: the one that goes with the name.
+ * Errors: IO (not found), ARGUMENT. */
+lap_status lap_find_config(const char *operand, const char *kv_config, lap_config_sources *out,
+                           lap_error *error);
+
+#endif

@@ -1,0 +1,343 @@
+/* cutter.c: the steps of a cut, in a work directory that vanishes at the end.
+ *
+ * The work directory stands inside the directory of the fingerprint, so that the last step is a rename within
+ * one file system. The object holds the code for one instruction set, the one that was proved. */
+#include "cutter/cutter.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "cut/generate.h"
+#include "cutter/embedded.h"
+#include "model/model.h"
+
+extern char **environ;
+
+enum {
+  MAX_WORDS = 64,
+  MAX_LOG = 1 << 20,
+  MAX_OBJECT = 64 << 20,
+  POLL_NANOSECONDS = 10000000
+};
+
+typedef struct cutting {
+  lap_model *model;
+  const lap_gate_options *gate;
+  lap_cutter_result *result;
+  char *home, *work; /* directories; work is "" until it is there */
+  char *source;
+  size_t source_bytes;
+  lap_error *error;
+} cutting;
+
+static double now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static lap_status no_memory(const cutting *c) {
+  return lap_fail(c->error, LAP_ERROR_MEMORY, "out of memory for cutting");
+}
+
+static lap_status fail_io(const cutting *c, const char *path) {
+  return lap_fail(c->error, LAP_ERROR_IO, "%s: %s", path, strerror(errno));
+}
+
+static char *path_in(const char *directory, const char *name) {
+  char *path;
+  return asprintf(&path, "%s/%s", directory, name) < 0 ? NULL : path;
+}
+
+/* ---- directories and files ---- */
+
+/* All directories of `path` that are not there yet; the last one is for the user alone. */
+static lap_status make_directories(const cutting *c, char *path) {
+  for (char *slash = path + 1; (slash = strchr(slash, '/')); slash++) {
+    *slash = '\0';
+    if (mkdir(path, 0700) != 0 && errno != EEXIST) return fail_io(c, path);
+    *slash = '/';
+  }
+  return mkdir(path, 0700) == 0 || errno == EEXIST ? LAP_OK : fail_io(c, path);
+}
+
+static lap_status make_work(cutting *c) {
+  c->home = lap_registry_directory(c->model->cut.fingerprint);
+  if (!c->home)
+    return lap_fail(c->error, LAP_ERROR_IO,
+                    "there is no place for a cut: neither XDG_CACHE_HOME nor HOME is set");
+  lap_status status = make_directories(c, c->home);
+  if (status != LAP_OK) return status;
+  char *work = path_in(c->home, ".work-XXXXXX");
+  if (!work) return no_memory(c);
+  if (!mkdtemp(work)) {
+    status = fail_io(c, c->home);
+    free(work);
+    return status;
+  }
+  c->work = work;
+  return LAP_OK;
+}
+
+static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *place) {
+  (void)info, (void)type, (void)place;
+  remove(path);
+  return 0;
+}
+
+static void remove_work(const cutting *c) {
+  if (c->work) nftw(c->work, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+static lap_status write_fully(const cutting *c, const char *path, int flags, const void *data, size_t bytes) {
+  int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0644);
+  if (fd < 0) return fail_io(c, path);
+  const unsigned char *at = data;
+  lap_status status = LAP_OK;
+  while (status == LAP_OK && bytes) {
+    ssize_t written = write(fd, at, bytes);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) {
+      status = fail_io(c, path);
+    } else {
+      at += written;
+      bytes -= (size_t)written;
+    }
+  }
+  /* Whatever the umask: objects that others may write to are not loaded. */
+  if (status == LAP_OK && (fchmod(fd, 0644) != 0 || fsync(fd) != 0)) status = fail_io(c, path);
+  if (close(fd) != 0 && status == LAP_OK) status = fail_io(c, path);
+  return status;
+}
+
+/* Names are of the form file or folder/file. */
+static lap_status write_in(const cutting *c, const char *name, const void *data, size_t bytes) {
+  char *path = path_in(c->work, name);
+  if (!path) return no_memory(c);
+  size_t folder = strlen(path) - strlen(name) + strcspn(name, "/");
+  lap_status status = LAP_OK;
+  if (path[folder] == '/') {
+    path[folder] = '\0';
+    if (mkdir(path, 0700) != 0 && errno != EEXIST) status = fail_io(c, path);
+    path[folder] = '/';
+  }
+  if (status == LAP_OK) status = write_fully(c, path, O_EXCL, data, bytes);
+  free(path);
+  return status;
+}
+
+static lap_status write_sources(const cutting *c) {
+  lap_status status = write_in(c, "cut.c", c->source, c->source_bytes);
+  for (const lap_embedded *file = lap_embedded_files; status == LAP_OK && file->path; file++)
+    status = write_in(c, file->path, file->data, file->bytes);
+  return status;
+}
+
+/* ---- the compiler ---- */
+
+static lap_status begin(const cutting *c, const char *what) {
+  if (!c->gate->progress || c->gate->progress(c->gate->context, what)) return LAP_OK;
+  return lap_fail(c->error, LAP_ERROR_STATE, "cutting was ended");
+}
+
+/* The first line of the compiler's that speaks of an error, else the first one. */
+static lap_status fail_compiler(const cutting *c, const char *compiler, const char *log) {
+  char *text = NULL;
+  size_t bytes;
+  lap_error ignored;
+  if (lap_file_read(log, MAX_LOG, &text, &bytes, &ignored) != LAP_OK) text = NULL;
+  const char *line = text ? strstr(text, "error") : NULL;
+  while (line && line > text && line[-1] != '\n') line--;
+  if (!line) line = text ? text : "";
+  lap_fail(c->error, LAP_ERROR_IO, "the compiler (%s) failed: %.*s", compiler, (int)strcspn(line, "\n"),
+           line);
+  free(text);
+  return LAP_ERROR_IO;
+}
+
+static lap_status wait_for(const cutting *c, pid_t child, int *code) {
+  const struct timespec pause = {0, POLL_NANOSECONDS};
+  pid_t done;
+  while ((done = waitpid(child, code, WNOHANG)) == 0 || (done < 0 && errno == EINTR)) {
+    if (c->gate->progress && !c->gate->progress(c->gate->context, NULL)) {
+      kill(child, SIGTERM);
+      waitpid(child, code, 0);
+      return lap_fail(c->error, LAP_ERROR_STATE, "cutting was ended");
+    }
+    nanosleep(&pause, NULL);
+  }
+  return LAP_OK;
+}
+
+static lap_status spawn(const cutting *c, char *const words[], const char *log) {
+  posix_spawn_file_actions_t actions;
+  pid_t child;
+  int code = 0;
+  if (posix_spawn_file_actions_init(&actions) != 0) return no_memory(c);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
+  int failed = posix_spawnp(&child, words[0], &actions, NULL, words, environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (failed == ENOENT)
+    return lap_fail(c->error, LAP_ERROR_IO,
+                    "there is no C compiler: '%s' was not found; install gcc or clang, or name one in CC",
+                    words[0]);
+  if (failed)
+    return lap_fail(c->error, LAP_ERROR_IO, "the compiler (%s) cannot be started: %s", words[0],
+                    strerror(failed));
+  lap_status status = wait_for(c, child, &code);
+  if (status != LAP_OK) return status;
+  return WIFEXITED(code) && WEXITSTATUS(code) == 0 ? LAP_OK : fail_compiler(c, words[0], log);
+}
+
+/* $CC may hold options: words divided by blanks. `storage` is cut up. */
+static int compiler_words(char *storage, char *words[], int most) {
+  int count = 0;
+  char *rest = storage;
+  for (char *word; count < most && (word = strtok_r(rest, " \t\n", &rest));) words[count++] = word;
+  return count;
+}
+
+static lap_status run_compiler(const cutting *c, char *source, char *object, char *include, char *log) {
+  static char portable[] = "-DLAP_PORTABLE", avx2[] = "-mavx2", fma[] = "-mfma", f16c[] = "-mf16c";
+  static char standard[] = "-std=c17", optimize[] = "-O3", pic[] = "-fPIC", shared[] = "-shared",
+              contract[] = "-ffp-contract=off", math[] = "-fno-math-errno", hidden[] = "-fvisibility=hidden",
+              quiet[] = "-w", output[] = "-o", library[] = "-lm";
+  const char *given = getenv("CC");
+  char *storage = strdup(given && *given ? given : "cc"), *words[MAX_WORDS];
+  if (!storage) return no_memory(c);
+  int count = compiler_words(storage, words, MAX_WORDS / 2);
+  if (count == 0) words[count++] = strcpy(storage, "cc");
+  char *const fixed[] = {standard, optimize, pic,    shared, contract, math,   hidden,
+                         quiet,    include,  output, object, source,   library};
+  if (strcmp(c->model->kernels->name, "avx2") == 0) {
+    words[count++] = avx2;
+    words[count++] = fma;
+    words[count++] = f16c;
+  } else {
+    words[count++] = portable;
+  }
+  for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) words[count++] = fixed[i];
+  words[count] = NULL;
+  lap_status status = spawn(c, words, log);
+  free(storage);
+  return status;
+}
+
+static lap_status compile(const cutting *c) {
+  char *source = path_in(c->work, "cut.c"), *object = path_in(c->work, "cut.so"),
+       *log = path_in(c->work, "log"), *include = NULL;
+  lap_status status = LAP_OK;
+  if (asprintf(&include, "-I%s", c->work) < 0) include = NULL;
+  if (!source || !object || !log || !include) status = no_memory(c);
+  if (status == LAP_OK) status = run_compiler(c, source, object, include, log);
+  free(source), free(object), free(log), free(include);
+  return status;
+}
+
+/* ---- sealing, proving, storing ---- */
+
+static lap_status seal(const cutting *c, const char *object) {
+  unsigned char mark[LAP_CUT_SEAL_BYTES];
+  char *data;
+  size_t bytes;
+  lap_status status = lap_file_read(object, MAX_OBJECT, &data, &bytes, c->error);
+  if (status != LAP_OK) return status;
+  lap_registry_seal(c->model->cut.fingerprint, (const unsigned char *)data, bytes, mark);
+  free(data);
+  c->result->object_bytes = bytes + sizeof mark;
+  return write_fully(c, object, O_APPEND, mark, sizeof mark);
+}
+
+/* The model runs on the new object from here on. */
+static lap_status prove(const cutting *c, const char *object) {
+  lap_found_cut found = {0};
+  memcpy(found.fingerprint, c->model->cut.fingerprint, sizeof found.fingerprint);
+  if (!lap_registry_load(object, c->model->kernels->name, &found))
+    return lap_fail(c->error, LAP_ERROR_IO, "%s", found.why);
+  lap_registry_release(&c->model->cut);
+  c->model->cut = found;
+  double start = now();
+  lap_status status = lap_gate_run(c->model, c->gate, &c->result->gate, c->error);
+  c->result->gate_seconds = now() - start;
+  return status;
+}
+
+static lap_status publish(const cutting *c, const char *object) {
+  char *source = path_in(c->work, "cut.c"), *kept = path_in(c->home, "cut.c");
+  char name[32];
+  snprintf(name, sizeof name, "cut_%s.so", c->model->kernels->name);
+  c->result->path = path_in(c->home, name);
+  lap_status status = source && kept && c->result->path ? LAP_OK : no_memory(c);
+  if (status == LAP_OK && rename(source, kept) != 0) status = fail_io(c, kept);
+  if (status == LAP_OK && rename(object, c->result->path) != 0) status = fail_io(c, c->result->path);
+  free(source);
+  free(kept);
+  return status;
+}
+
+static lap_status generate(cutting *c, const char *directory) {
+  const char *name = strrchr(directory, '/');
+  name = name && name[1] ? name + 1 : directory;
+  char command[160];
+  snprintf(command, sizeof command, "lapidary cut %.100s --emit FILE", name);
+  return lap_cut_generate(c->model->plan, name, command, &c->source, &c->source_bytes, c->error);
+}
+
+static lap_status cut(cutting *c, const char *directory) {
+  double start = now();
+  lap_status status = generate(c, directory);
+  c->result->source_bytes = c->source_bytes;
+  if (status == LAP_OK) status = make_work(c);
+  if (status == LAP_OK) status = write_sources(c);
+  if (status == LAP_OK) status = begin(c, "compiling");
+  if (status == LAP_OK) status = compile(c);
+  c->result->compile_seconds = now() - start;
+  char *object = c->work ? path_in(c->work, "cut.so") : NULL;
+  if (status == LAP_OK && !object) status = no_memory(c);
+  if (status == LAP_OK) status = seal(c, object);
+  if (status == LAP_OK) status = prove(c, object);
+  if (status == LAP_OK) status = publish(c, object);
+  free(object);
+  return status;
+}
+
+lap_status lap_cutter_run(const char *directory, lap_kv_mode kv, const lap_gate_options *gate,
+                          lap_cutter_result *result, lap_error *error) {
+  cutting c = {.gate = gate, .result = result, .error = error};
+  *result = (lap_cutter_result){0};
+  lap_status status = lap_model_open(directory, kv, &c.model, error);
+  if (status == LAP_OK) status = cut(&c, directory);
+  lap_model_close(c.model);
+  remove_work(&c);
+  free(c.home);
+  free(c.work);
+  free(c.source);
+  if (status == LAP_OK) return LAP_OK;
+  free(result->path);
+  result->path = NULL;
+  return status;
+}
+
+lap_status lap_cutter_source(const char *directory, lap_kv_mode kv, char **source, size_t *length,
+                             lap_error *error) {
+  cutting c = {.error = error};
+  *source = NULL;
+  lap_status status = lap_model_open(directory, kv, &c.model, error);
+  if (status == LAP_OK) status = generate(&c, directory);
+  lap_model_close(c.model);
+  *source = c.source;
+  *length = c.source_bytes;
+  return status;
+}

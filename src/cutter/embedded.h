@@ -1,0 +1,17 @@
+/* embedded.h: the sources that a cut needs to compile, inside the program, so that an installed one can cut.
+ * The table is made when the project is built. */
+#ifndef LAP_CUTTER_EMBEDDED_H
+#define LAP_CUTTER_EMBEDDED_H
+
+#include <stddef.h>
+
+typedef struct lap_embedded {
+  const char *path; /* as it is included: "kernels/lanes.h" */
+  const unsigned char *data;
+  size_t bytes;
+} lap_embedded;
+
+/* Ended by an entry without a path. */
+extern const lap_embedded lap_embedded_files[];
+
+#endif

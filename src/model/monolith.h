@@ -1,0 +1,13 @@
+/* monolith.h: the general forward pass, one form for each instruction set. pass->plan is a lap_plan. */
+#ifndef LAP_MODEL_MONOLITH_H
+#define LAP_MODEL_MONOLITH_H
+
+#include "checkpoint/plan.h"
+#include "pass/pass.h"
+
+extern const lap_forward_code lap_monolith_portable;
+#if defined(__x86_64__)
+extern const lap_forward_code lap_monolith_avx2;
+#endif
+
+#endif

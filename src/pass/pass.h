@@ -1,0 +1,105 @@
+/* pass.h: what a forward pass is given, and what a cut checkpoint gives: the interface between the library
+ * and compiled forward passes, its own and those that it loads.
+ *
+ * The library lists the rows, reserves the caches and lends memory and threads; the pass computes:
+ * everything that can fail has been done before it starts. Whatever changes here, or changes the bits that a
+ * kernel computes, changes a version below, and objects compiled before are not used any more. */
+#ifndef LAP_PASS_PASS_H
+#define LAP_PASS_PASS_H
+
+#include <stdbool.h>
+
+#include "base/task.h"
+#include "kernels/kv_planes.h"
+#include "pass/weights.h"
+
+enum {
+  LAP_PASS_ABI = 1,       /* the structures of this header and of those that it includes */
+  LAP_KERNEL_CONTRACT = 1 /* docs/numerics.md: the bits that every operation gives */
+};
+
+/* One token on its way through the layers. */
+typedef struct lap_row {
+  int32_t segment;
+  int32_t id;
+  int64_t position;
+  float *logits; /* [vocab_size]; NULL: none are wanted. Those of a segment's rows follow each other. */
+} lap_row;
+
+/* A cache of one segment, with room for the segment's rows. */
+typedef struct lap_pass_cache {
+  const lap_kv_planes *planes;
+  int32_t bits; /* LAP_PLAIN_BITS = plain */
+  int32_t group_size;
+} lap_pass_cache;
+
+/* How attention is computed; both give the same bits (attend_rows.h). */
+typedef enum lap_attention_form {
+  LAP_ATTENTION_CUT,   /* as the pass itself chooses */
+  LAP_ATTENTION_TILED, /* online softmax over blocks, queries in tiles, spans on several threads */
+  LAP_ATTENTION_PLAIN  /* query by query over a full row of scores: the check */
+} lap_attention_form;
+
+typedef struct lap_pass {
+  int rows;     /* those still on their way; the pass may drop rows that nobody wants logits of */
+  int capacity; /* rows at the start */
+  lap_row *row; /* [capacity] */
+  int segments;
+  int caches;               /* of one segment */
+  const lap_pass_cache *kv; /* [segments, caches]: segment s, cache c at s * caches + c */
+  const lap_weights *weights;
+  const double *rope_frequency[2]; /* by lap_attention, [rotated pairs] */
+  unsigned char *arena;            /* as many bytes as the pass has asked for; 64-byte aligned */
+  lap_attention_form attention;
+
+  int threads;
+  lap_pool *pool;
+  void (*run)(lap_pool *pool, int tasks, lap_task *function, void *context);
+
+  /* Sees intermediate rows if not NULL: "embedding", "per_layer_input", "layer", "router" (indices, then
+   * weights, as floats), "final_norm". Then every row passes through every layer. */
+  void (*see)(void *context, const char *name, int layer, const float *data, int rows, int width);
+  void *see_context;
+
+  const void *plan; /* the monolith's lap_plan; generated code knows it by heart */
+  int64_t bad_row;  /* result: the first row whose logits are not finite, or -1 */
+} lap_pass;
+
+/* A forward pass. */
+typedef struct lap_forward_code {
+  size_t (*arena_bytes)(const lap_pass *pass); /* that this pass will need; arena is not set yet */
+  void (*forward)(lap_pass *pass);
+} lap_forward_code;
+
+/* What a pass was cut for, of one cache. */
+typedef struct lap_cut_cache {
+  int32_t kv_heads, head_dim, window, bits, group_size;
+} lap_cut_cache;
+
+/* A cut checkpoint. In a shared object and in the library it is the symbol lap_cut_FINGERPRINT_ISA. */
+typedef struct lap_cut {
+  uint32_t abi;
+  uint32_t contract;
+  const char *fingerprint; /* 16 hexadecimal digits */
+  const char *isa;         /* that it was compiled for: "portable", "avx2" */
+  int32_t caches;
+  const lap_cut_cache *cache; /* [caches]: a session whose caches differ runs on the monolith */
+  lap_forward_code code;
+} lap_cut;
+
+#define LAP_CUT_EXPORT __attribute__((visibility("default")))
+
+LAP_INLINE const lap_pass_cache *lap_pass_kv(const lap_pass *pass, int segment, int cache) {
+  return &pass->kv[segment * pass->caches + cache];
+}
+
+LAP_INLINE void lap_pass_show(const lap_pass *pass, const char *name, int layer, const float *data,
+                              int width) {
+  if (pass->see) pass->see(pass->see_context, name, layer, data, pass->rows, width);
+}
+
+LAP_INLINE float *lap_row_of(float *rows, int row, int width) {
+  return rows + (size_t)row * (size_t)width;
+}
+
+#endif
