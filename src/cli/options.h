@@ -64,6 +64,7 @@ extern const lap_verb lap_verb_run;
 extern const lap_verb lap_verb_tokenize;
 extern const lap_verb lap_verb_inspect;
 extern const lap_verb lap_verb_logits;
+extern const lap_verb lap_verb_bench;
 extern const lap_verb lap_verb_forge;
 extern const lap_verb lap_verb_cut;
 extern const lap_verb lap_verb_check;

@@ -1,0 +1,213 @@
+/* bench_machine.c: ceilings, measured.
+ *
+ * The work is cut into more tasks than threads, so that a thread which loses its core for a while does
+ * not leave the others waiting for a large share: what is measured is what all of them get done. */
+#include "cli/bench_machine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/support.h"
+
+enum {
+  READ_PARTS = 128,
+  CACHES_READ = 8, /* the buffer in sizes of all caches: they keep little of it from pass to pass */
+  TASKS_OF_THREAD = 8
+};
+static const size_t LEAST_READ = (size_t)256 << 20;
+static const double TASK_SECONDS = 0.001;
+
+/* ---- tasks ----------------------------------------------------------------------------------- */
+
+typedef struct measurement {
+  const lap_machine *machine;
+  lap_ceiling which;
+  uint64_t result[LAP_MAX_THREADS]; /* by thread; wanted by nobody; keeps the work from being left out */
+} measurement;
+
+static size_t part_bytes(const lap_machine *machine) {
+  return machine->buffer_bytes / READ_PARTS;
+}
+
+static uint64_t do_work(const lap_machine *machine, lap_ceiling which, int task) {
+  const lap_peak *peak = machine->peak;
+  int64_t passes = machine->passes[which];
+  switch (which) {
+    case LAP_CEILING_READ:
+      return peak->read(machine->buffer + (size_t)task * part_bytes(machine), part_bytes(machine));
+    case LAP_CEILING_F32:
+      return (uint64_t)(int64_t)peak->multiply_f32(machine->f32, passes);
+    case LAP_CEILING_INT16:
+      return (uint64_t)peak->multiply_int16(machine->int16, passes);
+    case LAP_CEILINGS:
+      break;
+  }
+  return 0;
+}
+
+static void measure_task(void *context, int task, int thread) {
+  measurement *m = context;
+  m->result[thread] = do_work(m->machine, m->which, task);
+}
+
+static void fill_task(void *context, int task, int thread) {
+  const lap_machine *machine = context;
+  (void)thread;
+  memset(machine->buffer + (size_t)task * part_bytes(machine), task + 1, part_bytes(machine));
+}
+
+static void empty_task(void *context, int task, int thread) {
+  (void)context, (void)task, (void)thread;
+}
+
+static double measure(const lap_machine *machine, lap_ceiling which, lap_pool *pool) {
+  measurement m = {.machine = machine, .which = which};
+  bool reads = which == LAP_CEILING_READ;
+  int tasks = reads ? READ_PARTS : lap_pool_threads(pool) * TASKS_OF_THREAD;
+  double multiplications = (double)tasks * (double)machine->passes[which] * (double)LAP_PEAK_WORK;
+  lap_pool_run(pool, tasks, empty_task, NULL); /* the threads have started and are awake */
+  double start = lap_seconds();
+  lap_pool_run(pool, tasks, measure_task, &m);
+  double seconds = lap_seconds() - start;
+  return (reads ? (double)machine->buffer_bytes : multiplications) / seconds;
+}
+
+lap_status lap_machine_observe(lap_machine *machine, int threads, double rates[LAP_CEILINGS],
+                               lap_error *error) {
+  lap_pool *pool;
+  lap_status status = lap_pool_create(threads, &pool, error);
+  if (status != LAP_OK) return status;
+  for (int which = 0; which < LAP_CEILINGS; which++) {
+    rates[which] = measure(machine, (lap_ceiling)which, pool);
+    lap_sample_add(&machine->ceiling[threads - 1][which], rates[which]);
+  }
+  lap_pool_destroy(pool);
+  return LAP_OK;
+}
+
+lap_status lap_machine_survey(lap_machine *machine, int rounds, lap_error *error) {
+  double rates[LAP_CEILINGS];
+  for (int round = 0; round < rounds; round++)
+    for (int threads = 1; threads <= machine->thread_counts; threads++) {
+      lap_status status = lap_machine_observe(machine, threads, rates, error);
+      if (status != LAP_OK) return status;
+      if (lap_interrupted()) return lap_fail(error, LAP_ERROR_STATE, "interrupted");
+    }
+  return LAP_OK;
+}
+
+/* ---- before ---------------------------------------------------------------------------------- */
+
+/* "model name" of /proc/cpuinfo, or the architecture's. */
+static void name_processor(char name[96]) {
+  char line[256];
+  FILE *file = fopen("/proc/cpuinfo", "r");
+  snprintf(name, 96, "unknown processor");
+  while (file && fgets(line, sizeof line, file)) {
+    const char *colon = strchr(line, ':');
+    if (strncmp(line, "model name", 10) != 0 || !colon) continue;
+    snprintf(name, 96, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
+    break;
+  }
+  if (file) fclose(file);
+}
+
+/* One line of a file of sysfs about the third cache of a processor; false if there is none. */
+static bool read_cache_file(long processor, const char *name, char line[256]) {
+  char path[128];
+  snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%ld/cache/index3/%s", processor, name);
+  FILE *file = fopen(path, "r");
+  bool got = file && fgets(line, 256, file);
+  if (file) fclose(file);
+  return got;
+}
+
+/* Processors in a map such as "00000000,0000000f". */
+static int count_processors(const char *map) {
+  int count = 0;
+  for (; *map; map++) {
+    const char digit[] = {*map, '\0'};
+    count += __builtin_popcountl(strtoul(digit, NULL, 16));
+  }
+  return count;
+}
+
+/* All third caches together: each processor adds its share of the one that it uses. sysconf, which asks
+ * the processor, also counts those that a virtual machine has no part in. */
+static size_t cache_bytes(void) {
+  char line[256];
+  size_t kilobytes = 0;
+  long processors = sysconf(_SC_NPROCESSORS_ONLN);
+  for (long i = 0; i < processors; i++) {
+    if (!read_cache_file(i, "size", line)) continue;
+    size_t size = strtoul(line, NULL, 10);
+    int sharers = read_cache_file(i, "shared_cpu_map", line) ? count_processors(line) : 1;
+    kilobytes += size / (size_t)(sharers > 0 ? sharers : 1);
+  }
+  return kilobytes * 1024;
+}
+
+/* But no more than an eighth of the memory, which the checkpoint needs too. */
+static size_t choose_buffer_bytes(void) {
+  size_t bytes = CACHES_READ * cache_bytes(), unit = (size_t)READ_PARTS * LAP_PEAK_READ_STEP;
+  long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  size_t memory = pages > 0 && page > 0 ? (size_t)pages * (size_t)page : 8 * LEAST_READ;
+  if (bytes < LEAST_READ) bytes = LEAST_READ;
+  if (bytes > memory / 8) bytes = memory / 8;
+  return (bytes + unit - 1) / unit * unit;
+}
+
+static void fill_operands(lap_machine *machine) {
+  for (int i = 0; i < LAP_PEAK_OPERANDS * LAP_PEAK_LENGTH; i++) {
+    machine->int16[i] = (int16_t)(i % 101 - 50);
+    machine->f32[i] = (float)(i % 101 - 50) * 0.01f;
+  }
+}
+
+/* As many passes as take TASK_SECONDS, or twice that: found by doubling. */
+static void calibrate(lap_machine *machine, lap_ceiling which) {
+  int64_t *passes = &machine->passes[which];
+  volatile uint64_t result;
+  double seconds = 0;
+  for (*passes = 8; seconds < TASK_SECONDS / 2; *passes *= 2) {
+    double start = lap_seconds();
+    result = do_work(machine, which, 0);
+    seconds = lap_seconds() - start;
+  }
+  (void)result;
+}
+
+lap_status lap_machine_open(int most_threads, lap_machine *machine, lap_error *error) {
+  lap_pool *pool;
+  *machine = (lap_machine){.cores = lap_available_cores(),
+                           .peak = lap_peak_select(),
+                           .buffer_bytes = choose_buffer_bytes(),
+                           .thread_counts = most_threads};
+  name_processor(machine->processor);
+  size_t operands = (size_t)LAP_PEAK_OPERANDS * LAP_PEAK_LENGTH;
+  machine->buffer = aligned_alloc(64, machine->buffer_bytes);
+  machine->f32 = aligned_alloc(64, operands * sizeof *machine->f32);
+  machine->int16 = aligned_alloc(64, operands * sizeof *machine->int16);
+  machine->ceiling = calloc((size_t)most_threads, sizeof *machine->ceiling);
+  if (!machine->buffer || !machine->f32 || !machine->int16 || !machine->ceiling)
+    return lap_fail(error, LAP_ERROR_MEMORY, "out of memory for a buffer of %zu bytes to read from",
+                    machine->buffer_bytes);
+  fill_operands(machine);
+  calibrate(machine, LAP_CEILING_F32);
+  calibrate(machine, LAP_CEILING_INT16);
+  lap_status status = lap_pool_create(most_threads, &pool, error);
+  if (status != LAP_OK) return status;
+  /* By all threads, so that with several memories (NUMA) the buffer lies in all of them. */
+  lap_pool_run(pool, READ_PARTS, fill_task, machine);
+  lap_pool_destroy(pool);
+  return LAP_OK;
+}
+
+void lap_machine_close(lap_machine *machine) {
+  free(machine->buffer);
+  free(machine->f32);
+  free(machine->int16);
+  free(machine->ceiling);
+}

@@ -1,0 +1,48 @@
+/* bench_sample.c: median, smallest, largest. */
+#include "cli/bench_sample.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+void lap_sample_add(lap_sample *sample, double value) {
+  if (sample->count < LAP_SAMPLE_VALUES) sample->value[sample->count++] = value;
+}
+
+static int by_value(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+/* The value at `rank` (0 = smallest); a copy is sorted, the order measured stays. */
+static double ranked(const lap_sample *sample, int rank) {
+  lap_sample sorted = *sample;
+  if (!sorted.count) return 0;
+  qsort(sorted.value, (size_t)sorted.count, sizeof sorted.value[0], by_value);
+  return sorted.value[rank];
+}
+
+double lap_sample_median(const lap_sample *sample) {
+  int half = sample->count / 2;
+  if (sample->count % 2) return ranked(sample, half);
+  return sample->count ? (ranked(sample, half - 1) + ranked(sample, half)) / 2 : 0;
+}
+
+double lap_sample_min(const lap_sample *sample) {
+  return ranked(sample, 0);
+}
+
+double lap_sample_max(const lap_sample *sample) {
+  return ranked(sample, sample->count - 1);
+}
+
+lap_sample lap_sample_scaled(const lap_sample *sample, double factor) {
+  lap_sample scaled = {.count = sample->count};
+  for (int i = 0; i < sample->count; i++) scaled.value[i] = sample->value[i] * factor;
+  return scaled;
+}
+
+double lap_seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}

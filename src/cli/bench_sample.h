@@ -1,0 +1,32 @@
+/* bench_sample.h: values of one quantity, measured again and again, and the clock.
+ *
+ * What is shown of them is the median with the smallest and the largest: the mean of a rate on a machine
+ * that others use too says more about the others. */
+#ifndef LAP_CLI_BENCH_SAMPLE_H
+#define LAP_CLI_BENCH_SAMPLE_H
+
+enum {
+  LAP_MAX_ROUNDS = 64,
+  LAP_SAMPLE_VALUES = 256
+};
+
+typedef struct lap_sample {
+  double value[LAP_SAMPLE_VALUES]; /* in the order measured */
+  int count;
+} lap_sample;
+
+/* Keeps the first LAP_SAMPLE_VALUES values. */
+void lap_sample_add(lap_sample *sample, double value);
+
+/* Of an even number the mean of the two in the middle; 0 where there are none. */
+double lap_sample_median(const lap_sample *sample);
+double lap_sample_min(const lap_sample *sample);
+double lap_sample_max(const lap_sample *sample);
+
+/* Every value times `factor`: the same quantity in another unit. */
+lap_sample lap_sample_scaled(const lap_sample *sample, double factor);
+
+/* CLOCK_MONOTONIC. */
+double lap_seconds(void);
+
+#endif
