@@ -143,7 +143,7 @@ static bool parse_kv(const lap_verb *verb, const char *name, const char *text, i
 }
 
 static bool parse_path(const lap_verb *verb, const char *name, const char *text, int64_t *value) {
-  return parse_word(verb, name, text, lap_bench_path_words, value);
+  return parse_word(verb, name, text, lap_path_words, value);
 }
 
 /* Items between commas. One that was there already is left out. */

@@ -91,8 +91,6 @@ typedef struct lap_bench_results {
   lap_bench_startup startup;
 } lap_bench_results;
 
-/* The words for lap_path, in its order. */
-extern const char *const lap_bench_path_words[];
 extern const char *const lap_bench_kind_words[];
 
 /* Measures all that is asked for. Release with lap_bench_free, also after an error. Errors: those of the

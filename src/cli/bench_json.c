@@ -113,7 +113,7 @@ static void put_memory(yajl_gen g, const lap_bench_memory *memory) {
 
 static void put_path(yajl_gen g, const lap_bench_results *results, const lap_bench_cell *cell, int path) {
   if (results->request->paths < 2) return;
-  put_text(g, "path", lap_bench_path_words[results->request->path[path]]);
+  put_text(g, "path", lap_path_words[results->request->path[path]]);
   put_text(g, "path_taken", cell->cut[path] ? "cut" : "monolith");
 }
 
@@ -143,8 +143,8 @@ static void put_ratio(yajl_gen g, const lap_bench_results *results, const lap_be
                       lap_bench_kind kind) {
   char paths[32];
   if (results->request->paths < 2 || !cell->rate[0][kind].tokens) return;
-  snprintf(paths, sizeof paths, "%s/%s", lap_bench_path_words[results->request->path[1]],
-           lap_bench_path_words[results->request->path[0]]);
+  snprintf(paths, sizeof paths, "%s/%s", lap_path_words[results->request->path[1]],
+           lap_path_words[results->request->path[0]]);
   yajl_gen_map_open(g);
   put_text(g, "kind", "ratio");
   put_text(g, "of", lap_bench_kind_words[kind]);
@@ -188,7 +188,7 @@ static void put_startup(yajl_gen g, const lap_bench_results *results) {
   yajl_gen_array_open(g);
   for (int path = 0; path < results->request->paths; path++) {
     yajl_gen_map_open(g);
-    put_text(g, "path", lap_bench_path_words[results->request->path[path]]);
+    put_text(g, "path", lap_path_words[results->request->path[path]]);
     put_sample(g, "seconds", "spread", &startup->seconds[path]);
     yajl_gen_map_close(g);
   }

@@ -13,8 +13,6 @@
 #include "cli/options.h"
 #include "cli/support.h"
 
-const char *const lap_bench_path_words[] = {"auto", "monolith", "cut", NULL};
-
 static lap_status wait_for(pid_t child, int *code, lap_error *error) {
   int state;
   while (waitpid(child, &state, 0) < 0)
@@ -46,7 +44,7 @@ static lap_status time_path(const lap_bench_request *request, const lap_bench_st
   char threads[16], kv[16], word[16], directory[4096];
   snprintf(threads, sizeof threads, "%d", startup->threads);
   snprintf(kv, sizeof kv, "%s", lap_kv_words[startup->kv]);
-  snprintf(word, sizeof word, "%s", lap_bench_path_words[request->path[path]]);
+  snprintf(word, sizeof word, "%s", lap_path_words[request->path[path]]);
   if (snprintf(directory, sizeof directory, "%s", request->directory) >= (int)sizeof directory)
     return lap_fail(error, LAP_ERROR_IO, "the model's directory has too long a name");
   char *const arguments[] = {(char[]){"lapidary"},

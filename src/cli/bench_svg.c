@@ -175,7 +175,7 @@ static void name_series(const lap_bench_request *request, const series *s, char 
   int length =
       snprintf(text, size, "KV %s, %d thread%s", lap_kv_words[s->kv], s->threads, s->threads == 1 ? "" : "s");
   if (request->paths > 1)
-    snprintf(text + length, size - (size_t)length, ", %s", lap_bench_path_words[request->path[s->path]]);
+    snprintf(text + length, size - (size_t)length, ", %s", lap_path_words[request->path[s->path]]);
 }
 
 static void put_legend(const plot *p, const lap_bench_request *request) {

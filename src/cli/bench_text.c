@@ -62,7 +62,7 @@ static void add_path(lap_table *table, const lap_bench_results *results, const l
                      int path) {
   lap_path asked = results->request->path[path];
   if (results->request->paths < 2) return;
-  lap_table_add(table, asked == LAP_PATH_AUTO ? "%s: %s" : "%s", lap_bench_path_words[asked],
+  lap_table_add(table, asked == LAP_PATH_AUTO ? "%s: %s" : "%s", lap_path_words[asked],
                 cell->cut[path] ? "cut" : "monolith");
 }
 
@@ -118,7 +118,7 @@ static void print_ratios(FILE *out, const lap_bench_results *results, bool markd
   char title[96];
   lap_table table;
   snprintf(title, sizeof title, "Ratio of rates, %s to %s, in alternating rounds",
-           lap_bench_path_words[request->path[1]], lap_bench_path_words[request->path[0]]);
+           lap_path_words[request->path[1]], lap_path_words[request->path[0]]);
   print_title(out, markdown, title);
   lap_table_begin(&table, "<kind|<kv|depth|threads|ratio");
   for (int i = 0; i < results->cells; i++)
@@ -138,7 +138,7 @@ static void print_startup(FILE *out, const lap_bench_results *results, bool mark
   print_title(out, markdown, "From the start of a process to its first token (a prompt of one)");
   lap_table_begin(&table, "<path|<kv|threads|ms|time of the first to it");
   for (int path = 0; path < request->paths; path++) {
-    lap_table_add(&table, "%s", lap_bench_path_words[request->path[path]]);
+    lap_table_add(&table, "%s", lap_path_words[request->path[path]]);
     lap_table_add(&table, "%s", lap_kv_words[startup->kv]);
     lap_table_add(&table, "%d", startup->threads);
     add_sample(&table, &startup->seconds[path], 1, 1000);
