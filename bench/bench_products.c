@@ -286,7 +286,7 @@ static void multiply_batch(subject *s, const lap_linear *linear, const lap_weigh
   if (n == 0) return;
   /* Quantizing the input belongs to the product: a decode step does it too. */
   kernels = s->model->kernels;
-  input = lap_input_place(products[0].cols, forms, s->x, s->input, 1);
+  input = lap_input_place(products[0].cols, forms, s->x, s->input, 1, 0);
   lap_qrow row = lap_qrows_at(&input.q[0], 0);
   kernels->quantize_row(s->x, products[0].cols, 64, &row);
   lap_run_products(&pass, products, n);

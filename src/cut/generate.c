@@ -104,10 +104,11 @@ static const char *define_pair(generator *g, const lap_linear *gate, const lap_l
 
 static void define_head(generator *g) {
   lap_text text = {0};
-  lap_text_add(&text, "(const lap_product *p, int first, int last) {\n");
-  add_weight(&text, &g->plan->head, "weight", "y");
-  lap_text_add(&text, "  lap_finish_logits(%af, p, first, last);\n}\n",
-               (double)g->plan->final_logit_softcapping);
+  const char *product = define_product(g, &g->plan->head);
+  lap_text_add(
+      &text,
+      "(const lap_product *p, int first, int last) {\n  lap_multiply_head(%s, %af, p, first, last);\n}\n",
+      product, (double)g->plan->final_logit_softcapping);
   lap_writer_function(&g->writer, LAP_SECTION_PRODUCTS, "static void ", "multiply_head", &text);
 }
 
@@ -667,7 +668,8 @@ static const char step_text[] =
     "  return at(s, place) + (size_t)row * (size_t)width;\n"
     "}\n\n"
     "LAP_INLINE lap_input wide_input(const step *s, const int width, const int forms, size_t place) {\n"
-    "  return lap_input_place(width, forms, at(s, place), bytes_at(s, AT_WIDE_FORMS), s->pass->capacity);\n"
+    "  return lap_input_place(width, forms, at(s, place), bytes_at(s, AT_WIDE_FORMS), s->pass->capacity,\n"
+    "                         lap_weaves(s->pass->rows, width));\n"
     "}\n\n"
     "/* y = x W^T for all rows, W [rows, cols]. */\n"
     "LAP_INLINE lap_product product_with(const step *s, lap_multiply *multiply, const lap_weight *weight,\n"
@@ -698,6 +700,20 @@ static const char step_text[] =
     "  s->w = &s->pass->weights->layer[layer];\n"
     "}\n\n";
 
+static void add_place_inputs(const generator *g, lap_text *out) {
+  lap_text_add(out,
+               "/* How the inputs lie in memory depends on the number of rows still on their way. */\n"
+               "static void place_inputs(step *s) {\n"
+               "  const int capacity = s->pass->capacity, woven = lap_weaves(s->pass->rows, HIDDEN);\n"
+               "  s->normed = lap_input_place(HIDDEN, NORMED_FORMS, at(s, AT_NORMED), bytes_at(s, "
+               "AT_NORMED_FORMS),\n                              capacity, woven);\n");
+  if (g->plan->per_layer_width)
+    lap_text_add(out,
+                 "  s->embedded = lap_input_place(HIDDEN, EMBEDDED_FORMS, at(s, AT_EMBEDDED), bytes_at(s, "
+                 "AT_EMBEDDED_FORMS),\n                                capacity, woven);\n");
+  lap_text_add(out, "}\n\n");
+}
+
 static void add_drop_rows(const generator *g, lap_text *out) {
   const bool pli = g->plan->per_layer_width > 0;
   lap_text_add(out,
@@ -707,7 +723,7 @@ static void add_drop_rows(const generator *g, lap_text *out) {
                "                           {at(s, AT_SINE_SLIDING), PAIRS_SLIDING},\n"
                "                           {at(s, AT_COSINE_FULL), PAIRS_FULL},\n"
                "                           {at(s, AT_SINE_FULL), PAIRS_FULL}%s};\n"
-               "  lap_drop_unwanted_rows(s->pass, kept, %d);\n%s}\n\n",
+               "  lap_drop_unwanted_rows(s->pass, kept, %d);\n  place_inputs(s);\n%s}\n\n",
                pli ? ",\n                           {at(s, AT_EMBEDDED), HIDDEN}" : "", pli ? 6 : 5,
                pli ? "  lap_run_rows(s->pass, s->pass->rows, quantize_embedding, s);\n" : "");
 }
@@ -747,13 +763,7 @@ static void add_memory(generator *g, lap_text *out) {
   lap_text_add(out,
                "  if (!arena) return used;\n"
                "  s->attention.tiles = (lap_tile *)(void *)bytes_at(s, AT_TILES);\n"
-               "  s->normed = lap_input_place(HIDDEN, NORMED_FORMS, at(s, AT_NORMED), bytes_at(s, "
-               "AT_NORMED_FORMS), pass->capacity);\n");
-  if (plan->per_layer_width)
-    lap_text_add(out,
-                 "  s->embedded = lap_input_place(HIDDEN, EMBEDDED_FORMS, at(s, AT_EMBEDDED), bytes_at(s, "
-                 "AT_EMBEDDED_FORMS),\n                                pass->capacity);\n");
-  lap_text_add(out,
+               "  place_inputs(s);\n"
                "  return used;\n}\n\n"
                "static size_t arena_bytes(const lap_pass *pass) {\n"
                "  lap_pass sized = *pass;\n"
@@ -892,6 +902,7 @@ static void assemble(generator *g, const char *name, const char *command, const 
                pli ? "  lap_input embedded; /* the embedding, for the per-layer inputs */\n" : "");
   add_section(g, LAP_SECTION_PRODUCTS, out);
   add_section(g, LAP_SECTION_ROWS, out);
+  add_place_inputs(g, out);
   add_drop_rows(g, out);
   add_section(g, LAP_SECTION_ATTENTION, out);
   add_section(g, LAP_SECTION_EXPERTS, out);

@@ -76,7 +76,8 @@ LAP_INLINE float *row_at(const step *s, size_t place, const int width, int row) 
 }
 
 LAP_INLINE lap_input wide_input(const step *s, const int width, const int forms, size_t place) {
-  return lap_input_place(width, forms, at(s, place), bytes_at(s, AT_WIDE_FORMS), s->pass->capacity);
+  return lap_input_place(width, forms, at(s, place), bytes_at(s, AT_WIDE_FORMS), s->pass->capacity,
+                         lap_weaves(s->pass->rows, width));
 }
 
 /* y = x W^T for all rows, W [rows, cols]. */
@@ -113,13 +114,12 @@ LAP_INLINE void begin_layer(step *s, int layer, int cache) {
 
 /* ---- products: rows first..last-1 of y = x W^T, W of so many bits in groups, and columns ---- */
 
-static void multiply_head(const lap_product *p, int first, int last) {
-  lap_multiply_rows(4, 64, LAP_FORMAT_BF16, 3840, p->weight, p, first, last, p->y);
-  lap_finish_logits(0x1.ep+4f, p, first, last);
-}
-
 static void multiply_4g64_3840(const lap_product *p, int first, int last) {
   lap_multiply_rows(4, 64, LAP_FORMAT_BF16, 3840, p->weight, p, first, last, p->y);
+}
+
+static void multiply_head(const lap_product *p, int first, int last) {
+  lap_multiply_head(multiply_4g64_3840, 0x1.ep+4f, p, first, last);
 }
 
 static void multiply_4g64_4096(const lap_product *p, int first, int last) {
@@ -228,6 +228,13 @@ static void norm_final(void *context, int row) {
                row_at(s, AT_NORMED, HIDDEN, row), &s->normed, row);
 }
 
+/* How the inputs lie in memory depends on the number of rows still on their way. */
+static void place_inputs(step *s) {
+  const int capacity = s->pass->capacity, woven = lap_weaves(s->pass->rows, HIDDEN);
+  s->normed = lap_input_place(HIDDEN, NORMED_FORMS, at(s, AT_NORMED), bytes_at(s, AT_NORMED_FORMS),
+                              capacity, woven);
+}
+
 static void drop_rows(step *s) {
   const lap_kept kept[] = {{at(s, AT_HIDDEN), HIDDEN},
                            {at(s, AT_COSINE_SLIDING), PAIRS_SLIDING},
@@ -235,6 +242,7 @@ static void drop_rows(step *s) {
                            {at(s, AT_COSINE_FULL), PAIRS_FULL},
                            {at(s, AT_SINE_FULL), PAIRS_FULL}};
   lap_drop_unwanted_rows(s->pass, kept, 5);
+  place_inputs(s);
 }
 
 /* ---- attention ---- */
@@ -393,7 +401,7 @@ static size_t place(step *s, lap_pass *pass) {
                                   &s->attention);
   if (!arena) return used;
   s->attention.tiles = (lap_tile *)(void *)bytes_at(s, AT_TILES);
-  s->normed = lap_input_place(HIDDEN, NORMED_FORMS, at(s, AT_NORMED), bytes_at(s, AT_NORMED_FORMS), pass->capacity);
+  place_inputs(s);
   return used;
 }
 

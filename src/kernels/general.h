@@ -7,6 +7,7 @@
 
 #include "kernels/attend_span.h"
 #include "kernels/matmul_dense.h"
+#include "kernels/matmul_woven.h"
 
 static inline void lap_quantize_row_general(const float *x, int n, int block, const lap_qrow *row) {
   if (block == 64) {
@@ -19,15 +20,15 @@ static inline void lap_quantize_row_general(const float *x, int n, int block, co
 static inline void lap_matmul_quantized_general(const lap_qmatrix *w, const lap_qrows *x, int x_first,
                                                 int x_rows, int first, int last, float *y, size_t y_stride) {
   if (w->bits == 4 && w->group_size == 64) {
-    LAP_ISA(lap_matmul_quantized)(4, 64, w, x, x_first, x_rows, first, last, y, y_stride);
+    lap_matmul_rows(4, 64, w, x, x_first, x_rows, first, last, y, y_stride);
   } else if (w->bits == 8 && w->group_size == 64) {
-    LAP_ISA(lap_matmul_quantized)(8, 64, w, x, x_first, x_rows, first, last, y, y_stride);
+    lap_matmul_rows(8, 64, w, x, x_first, x_rows, first, last, y, y_stride);
   } else if (w->bits == 4 && w->group_size == 32) {
-    LAP_ISA(lap_matmul_quantized)(4, 32, w, x, x_first, x_rows, first, last, y, y_stride);
+    lap_matmul_rows(4, 32, w, x, x_first, x_rows, first, last, y, y_stride);
   } else if (w->bits == 8 && w->group_size == 32) {
-    LAP_ISA(lap_matmul_quantized)(8, 32, w, x, x_first, x_rows, first, last, y, y_stride);
+    lap_matmul_rows(8, 32, w, x, x_first, x_rows, first, last, y, y_stride);
   } else {
-    LAP_ISA(lap_matmul_quantized)(w->bits, w->group_size, w, x, x_first, x_rows, first, last, y, y_stride);
+    lap_matmul_rows(w->bits, w->group_size, w, x, x_first, x_rows, first, last, y, y_stride);
   }
 }
 

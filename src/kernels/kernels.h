@@ -10,6 +10,7 @@
 #include "kernels/kv_planes.h"
 #include "kernels/matmul_dense.h"
 #include "kernels/matmul_int16.h"
+#include "kernels/matmul_woven.h"
 
 typedef struct lap_kernels {
   const char *name;
@@ -19,6 +20,10 @@ typedef struct lap_kernels {
 
   /* x [n] -> blocks of `block` (32 or 64; divides n). */
   void (*quantize_row)(const float *x, int n, int block, const lap_qrow *row);
+
+  /* The same into row `row` of rows woven together (matmul_woven.h); NULL where the instruction set has no
+   * body that reads them. n is a multiple of 64. */
+  void (*quantize_woven)(const float *x, int n, int block, const lap_qrows *rows, int row);
 
   /* y[t * y_stride + r] = row x_first + t of x times row r of w, first <= r < last. */
   void (*matmul_quantized)(const lap_qmatrix *w, const lap_qrows *x, int x_first, int x_rows, int first,

@@ -39,6 +39,7 @@ typedef struct lap_qrows {
   int cols;
   int padded; /* cols rounded up to 64 */
   int block;
+  int woven; /* the layout of matmul_woven.h; else as above */
 } lap_qrows;
 
 LAP_INLINE int lap_block_of_group(int group_size) {

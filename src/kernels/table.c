@@ -15,6 +15,12 @@ static void quantize_row(const float *x, int n, int block, const lap_qrow *row) 
   lap_quantize_row_general(x, n, block, row);
 }
 
+#ifdef LAP_HAVE_AVX2
+static void quantize_woven(const float *x, int n, int block, const lap_qrows *rows, int row) {
+  lap_quantize_woven(x, n, block, 1, rows, row);
+}
+#endif
+
 static void matmul_quantized(const lap_qmatrix *w, const lap_qrows *x, int x_first, int x_rows, int first,
                              int last, float *y, size_t y_stride) {
   lap_matmul_quantized_general(w, x, x_first, x_rows, first, last, y, y_stride);
@@ -83,6 +89,9 @@ const lap_kernels LAP_ISA(lap_kernels) = {
     .name = LAP_ISA_NAME,
     .rms_norm = rms_norm,
     .quantize_row = quantize_row,
+#ifdef LAP_HAVE_AVX2
+    .quantize_woven = quantize_woven,
+#endif
     .matmul_quantized = matmul_quantized,
     .matmul_dense = matmul_dense,
     .matmul_int16 = matmul_int16,

@@ -6,6 +6,8 @@
 
 #include <stdlib.h>
 
+#include "kernels/matmul_woven.h"
+
 typedef struct lap_buffer {
   void *data;
   size_t bytes;
@@ -64,7 +66,7 @@ static lap_status list_rows(const lap_plan *plan, const lap_segment *segments, i
           .logits = wanted < 0 ? NULL : segments[i].logits + (size_t)wanted * (size_t)plan->vocab_size,
       };
     }
-  pass->capacity = pass->rows;
+  pass->capacity = pass->rows < LAP_WEAVE ? pass->rows : (pass->rows + LAP_WEAVE - 1) / LAP_WEAVE * LAP_WEAVE;
   return LAP_OK;
 }
 

@@ -36,7 +36,7 @@ typedef struct mono {
   lap_input input;          /* of products with hidden-wide inputs */
   lap_input embedded_input; /* of the per-layer projection */
   lap_input wide_input;     /* of o_proj, down_proj and the per-layer projection back */
-  unsigned char *wide;
+  unsigned char *input_memory, *embedded_memory, *wide;
   lap_attend_memory attend;
   unsigned char *experts;
 
@@ -114,6 +114,14 @@ static void place_attention(mono *m, unsigned char *base, size_t *used) {
   m->attend.tiles = take(base, used, (size_t)m->pass->capacity * sizeof(lap_tile));
 }
 
+/* How the inputs lie in memory depends on the number of rows still on their way. */
+static void place_inputs(mono *m) {
+  const int hidden = m->plan->hidden_size, woven = lap_weaves(m->pass->rows, hidden);
+  m->input = lap_input_place(hidden, LAP_FORMS_ALL, m->normed, m->input_memory, m->pass->capacity, woven);
+  m->embedded_input =
+      lap_input_place(hidden, LAP_FORMS_ALL, m->embedded, m->embedded_memory, m->pass->capacity, woven);
+}
+
 /* Points the buffers into `base`; with NULL it only adds up their bytes. */
 static size_t place(mono *m, lap_pass *pass, unsigned char *base) {
   const lap_plan *plan = pass->plan;
@@ -143,18 +151,15 @@ static size_t place(mono *m, lap_pass *pass, unsigned char *base) {
   };
   for (size_t i = 0; i < sizeof list / sizeof *list; i++)
     *list[i].buffer = take(base, &used, rows * (size_t)list[i].width * sizeof(float));
-  unsigned char *input = take(base, &used, rows * lap_input_row_bytes(hidden, LAP_FORMS_ALL));
-  unsigned char *embedded = take(base, &used, rows * lap_input_row_bytes(hidden, LAP_FORMS_ALL));
   m->wide = take(base, &used, rows * lap_input_row_bytes(w.wide, LAP_FORMS_ALL));
   place_attention(m, base, &used);
   if (plan->num_experts) {
     lap_experts_run run;
     m->experts = take(base, &used, lap_experts_place(experts_shape(plan), &run, NULL));
   }
-  if (base) {
-    m->input = lap_input_place(hidden, LAP_FORMS_ALL, m->normed, input, pass->capacity);
-    m->embedded_input = lap_input_place(hidden, LAP_FORMS_ALL, m->embedded, embedded, pass->capacity);
-  }
+  m->input_memory = take(base, &used, rows * lap_input_row_bytes(hidden, LAP_FORMS_ALL));
+  m->embedded_memory = take(base, &used, rows * lap_input_row_bytes(hidden, LAP_FORMS_ALL));
+  if (base) place_inputs(m);
   return used;
 }
 
@@ -182,8 +187,7 @@ static void multiply_pair(const lap_product *p, int first, int last) {
 
 static void multiply_head(const lap_product *p, int first, int last) {
   const lap_plan *plan = p->pass->plan;
-  multiply_weight(p->weight, p, first, last, p->y);
-  lap_finish_logits(plan->final_logit_softcapping, p, first, last);
+  lap_multiply_head(multiply, plan->final_logit_softcapping, p, first, last);
 }
 
 static lap_product product(const mono *m, const lap_weight *weight, const lap_input *input, float *y) {
@@ -246,7 +250,8 @@ static void quantize_rows(mono *m, float *x, const lap_weight *reader) {
   m->source = x;
   m->width = reader->cols;
   m->forms = form_of(reader);
-  m->wide_input = lap_input_place(m->width, m->forms, x, m->wide, m->pass->capacity);
+  m->wide_input =
+      lap_input_place(m->width, m->forms, x, m->wide, m->pass->capacity, lap_weaves(m->pass->rows, m->width));
   lap_run_rows(m->pass, m->pass->rows, quantize_row, m);
 }
 
@@ -313,6 +318,7 @@ static void drop_rows(mono *m) {
                            {m->sine[0], pairs[0]},         {m->cosine[1], pairs[1]},
                            {m->sine[1], pairs[1]},         {m->embedded, plan->hidden_size}};
   lap_drop_unwanted_rows(m->pass, kept, plan->per_layer_width ? 6 : 5);
+  place_inputs(m);
   if (plan->per_layer_width) lap_run_rows(m->pass, m->pass->rows, embedded_input_row, m);
 }
 

@@ -40,21 +40,6 @@ static lap_weight bind(const lap_linear *linear, const lap_tensors *tensors) {
   return weight;
 }
 
-/* Rows first .. first + rows - 1 as a matrix of their own. */
-static lap_weight slice_rows(const lap_weight *weight, int first, int rows) {
-  lap_weight slice = *weight;
-  slice.rows = rows;
-  if (weight->bits == 0) {
-    slice.dense.weight += (size_t)first * weight->dense.row_bytes;
-    return slice;
-  }
-  size_t scales = (size_t)first * weight->quantized.scale_stride * lap_format_bytes(weight->quantized.format);
-  slice.quantized.codes += (size_t)first * weight->quantized.row_bytes;
-  slice.quantized.scales += scales;
-  slice.quantized.biases += scales;
-  return slice;
-}
-
 static const float *widen(const lap_vector *vector, const lap_tensors *tensors, float **next) {
   if (!vector->present) return NULL;
   float *out = *next;
@@ -108,7 +93,7 @@ lap_status lap_weights_bind(const lap_plan *plan, const lap_tensors *tensors, la
     bind_layer(plan, i, tensors, &weights->layer[i], &next);
     if (plan->per_layer_width)
       weights->layer[i].pli_rows =
-          slice_rows(&weights->per_layer_projection, i * plan->per_layer_width, plan->per_layer_width);
+          lap_weight_slice(&weights->per_layer_projection, i * plan->per_layer_width, plan->per_layer_width);
   }
   *out = weights;
   return LAP_OK;

@@ -169,7 +169,7 @@ LAP_INLINE float *lap_attend_place(const lap_attend_shape s, const lap_attend_me
   unsigned char *at = memory->scratch + (size_t)thread * memory->scratch_bytes;
   float *q = (float *)(void *)at;
   at += LAP_TILE_QUERIES * (size_t)s.head_dim * sizeof(float);
-  out->input = lap_input_place(s.head_dim, lap_attend_form(s), q, at, LAP_TILE_QUERIES);
+  out->input = lap_input_place(s.head_dim, lap_attend_form(s), q, at, LAP_TILE_QUERIES, 0);
   at += LAP_TILE_QUERIES * lap_input_row_bytes(s.head_dim, LAP_FORMS_ALL);
   out->states[0] = (float *)(void *)at;
   out->states[1] = out->states[0] + lap_attend_state_floats(LAP_TILE_QUERIES, s.head_dim);

@@ -75,9 +75,9 @@ static inline size_t lap_experts_place(const lap_experts_shape s, lap_experts_ru
   void *input = lap_experts_take(base, &used, slots, lap_input_row_bytes(s.hidden, s.forms));
   void *wide = lap_experts_take(base, &used, slots, lap_input_row_bytes(s.width, s.wide_forms));
   if (base) {
-    run->router_input = lap_input_place(s.hidden, s.router_forms, run->router_normed, router, (int)rows);
-    run->input = lap_input_place(s.hidden, s.forms, run->gathered, input, (int)slots);
-    run->wide_input = lap_input_place(s.width, s.wide_forms, run->gate, wide, (int)slots);
+    run->router_input = lap_input_place(s.hidden, s.router_forms, run->router_normed, router, (int)rows, 0);
+    run->input = lap_input_place(s.hidden, s.forms, run->gathered, input, (int)slots, 0);
+    run->wide_input = lap_input_place(s.width, s.wide_forms, run->gate, wide, (int)slots, 0);
   }
   return used;
 }

@@ -1,4 +1,4 @@
-/* head.h: logits = cap * tanh(head(y) / cap), into the callers' buffers. */
+/* head.h: logits = cap * tanh(head(y) / cap), into the callers' buffers, wherever these are. */
 #ifndef LAP_PASS_HEAD_H
 #define LAP_PASS_HEAD_H
 
@@ -22,36 +22,50 @@ static inline void lap_mark_bad_row(lap_pass *pass, int64_t row) {
   }
 }
 
-/* Caps logits first..last-1 of every row of the product, and looks for those that are not finite. cap 0:
- * none. */
-LAP_INLINE void lap_finish_logits(const float cap, const lap_product *p, int first, int last) {
-  for (int t = 0; t < p->input_rows; t++) {
-    float *y = p->y + (size_t)t * (size_t)p->rows + first;
-    if (cap > 0.0f) LAP_ISA(lap_softcap)(y, last - first, cap);
-    if (!lap_all_finite(y, last - first)) lap_mark_bad_row(p->pass, p->first_input_row + t);
-  }
+enum {
+  LAP_HEAD_TILE = 32, /* rows of x */
+  LAP_HEAD_STRIP = 64 /* rows of W */
+};
+
+/* Logits first..last-1 of every row of the pass that wants some: capped, and searched for those that are not
+ * finite. `multiply` computes the product alone; cap 0: none. Rows may have their logits anywhere, so a tile
+ * is computed and then copied. */
+LAP_INLINE void lap_multiply_head(lap_multiply *multiply, const float cap, const lap_product *p, int first,
+                                  int last) {
+  float tile[LAP_HEAD_TILE * LAP_HEAD_STRIP];
+  lap_pass *pass = p->pass;
+  for (int row = 0; row < pass->rows; row += LAP_HEAD_TILE)
+    for (int strip = first; strip < last; strip += LAP_HEAD_STRIP) {
+      const int n = last - strip < LAP_HEAD_STRIP ? last - strip : LAP_HEAD_STRIP;
+      const lap_weight weight = lap_weight_slice(p->weight, strip, n);
+      lap_product part = *p;
+      part.weight = &weight;
+      part.rows = LAP_HEAD_STRIP;
+      part.y = tile;
+      part.first_input_row = row;
+      part.input_rows = pass->rows - row < LAP_HEAD_TILE ? pass->rows - row : LAP_HEAD_TILE;
+      multiply(&part, 0, n);
+      for (int t = 0; t < part.input_rows; t++) {
+        float *y = tile + t * LAP_HEAD_STRIP, *logits = pass->row[row + t].logits;
+        if (!logits) continue;
+        if (cap > 0.0f) LAP_ISA(lap_softcap)(y, n, cap);
+        if (!lap_all_finite(y, n)) lap_mark_bad_row(pass, row + t);
+        memcpy(logits + strip, y, (size_t)n * sizeof *y);
+      }
+    }
 }
 
-/* The head over `input`, whose rows are those of the pass: rows with neighbouring logits together. With
- * somebody watching, rows that want none are here too. */
+/* The head over `input`, whose rows are those of the pass. */
 static inline void lap_run_head(lap_pass *pass, lap_multiply *multiply, int vocab, int width,
                                 const lap_input *input) {
-  for (int row = 0; row < pass->rows;) {
-    int first = row++;
-    float *logits = pass->row[first].logits;
-    if (!logits) continue;
-    while (row < pass->rows && pass->row[row].logits == logits + (size_t)(row - first) * (size_t)vocab) row++;
-    lap_product product = {.multiply = multiply,
-                           .weight = &pass->weights->head,
-                           .rows = vocab,
-                           .cols = width,
-                           .input = input,
-                           .first_input_row = first,
-                           .input_rows = row - first,
-                           .y = logits,
-                           .pass = pass};
-    lap_run_products(pass, &product, 1);
-  }
+  const lap_product product = {.multiply = multiply,
+                               .weight = &pass->weights->head,
+                               .rows = vocab,
+                               .cols = width,
+                               .input = input,
+                               .input_rows = pass->rows,
+                               .pass = pass};
+  lap_run_products(pass, &product, 1);
 }
 
 #endif

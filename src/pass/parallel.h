@@ -5,6 +5,7 @@
 #ifndef LAP_PASS_PARALLEL_H
 #define LAP_PASS_PARALLEL_H
 
+#include "kernels/matmul_woven.h"
 #include "pass/pass.h"
 
 enum {
@@ -59,10 +60,10 @@ LAP_INLINE size_t lap_input_row_bytes(const int width, const int forms) {
 }
 
 LAP_INLINE lap_qrows lap_qrows_place(const int width, const int block, const int nibble, unsigned char **at,
-                                     int rows) {
+                                     int rows, int woven) {
   const size_t codes = (size_t)rows * (size_t)lap_padded(width) * sizeof(int16_t);
   const size_t blocks = (size_t)rows * lap_aligned((size_t)(width / block) * sizeof(float));
-  lap_qrows q = {.cols = width, .padded = lap_padded(width), .block = block};
+  lap_qrows q = {.cols = width, .padded = lap_padded(width), .block = block, .woven = woven};
   q.q = (int16_t *)(void *)*at;
   *at += codes;
   if (nibble) {
@@ -76,28 +77,35 @@ LAP_INLINE lap_qrows lap_qrows_place(const int width, const int block, const int
   return q;
 }
 
-/* Points the forms of x [rows, width] into `memory`. */
+/* Points the forms of x [rows, width] into `memory`. If they are `woven` (lap_weaves), rows must be a
+ * multiple of LAP_WEAVE. */
 LAP_INLINE lap_input lap_input_place(const int width, const int forms, const float *x, unsigned char *memory,
-                                     int rows) {
+                                     int rows, int woven) {
   lap_input input = {.x = x, .width = width};
-  if (forms & LAP_FORM_64) input.q[0] = lap_qrows_place(width, 64, forms & LAP_FORM_64_NIBBLE, &memory, rows);
-  if (forms & LAP_FORM_32) input.q[1] = lap_qrows_place(width, 32, forms & LAP_FORM_32_NIBBLE, &memory, rows);
+  if (forms & LAP_FORM_64)
+    input.q[0] = lap_qrows_place(width, 64, forms & LAP_FORM_64_NIBBLE, &memory, rows, woven);
+  if (forms & LAP_FORM_32)
+    input.q[1] = lap_qrows_place(width, 32, forms & LAP_FORM_32_NIBBLE, &memory, rows, woven);
   return input;
+}
+
+/* Quantizes x [width] in one block size into row `row`. */
+LAP_INLINE void lap_form_fill(const int width, const int block, const int nibble, const float *x,
+                              const lap_qrows *rows, int row) {
+  if (rows->woven) {
+    lap_quantize_woven(x, width, block, nibble, rows, row);
+    return;
+  }
+  lap_qrow q = lap_qrows_at(rows, row);
+  if (!nibble) q.nibble = NULL;
+  LAP_ISA(lap_quantize_row)(x, width, block, &q);
 }
 
 /* Quantizes x [width] into row `row` of the forms. */
 LAP_INLINE void lap_input_fill(const int width, const int forms, const float *x, const lap_input *input,
                                int row) {
-  if (forms & LAP_FORM_64) {
-    lap_qrow q = lap_qrows_at(&input->q[0], row);
-    if (!(forms & LAP_FORM_64_NIBBLE)) q.nibble = NULL;
-    LAP_ISA(lap_quantize_row)(x, width, 64, &q);
-  }
-  if (forms & LAP_FORM_32) {
-    lap_qrow q = lap_qrows_at(&input->q[1], row);
-    if (!(forms & LAP_FORM_32_NIBBLE)) q.nibble = NULL;
-    LAP_ISA(lap_quantize_row)(x, width, 32, &q);
-  }
+  if (forms & LAP_FORM_64) lap_form_fill(width, 64, forms & LAP_FORM_64_NIBBLE, x, &input->q[0], row);
+  if (forms & LAP_FORM_32) lap_form_fill(width, 32, forms & LAP_FORM_32_NIBBLE, x, &input->q[1], row);
 }
 
 /* ---- rows ---- */
@@ -122,6 +130,8 @@ static inline void lap_rows_task(void *context, int task, int thread) {
 static inline void lap_run_rows(const lap_pass *pass, int rows, lap_row_task *function, void *context) {
   int tasks = pass->threads * LAP_TASKS_A_THREAD;
   int step = (rows + tasks - 1) / tasks;
+  /* Rows woven together share cache lines. */
+  if (rows >= LAP_WEAVE) step = (step + LAP_WEAVE - 1) / LAP_WEAVE * LAP_WEAVE;
   lap_rows_run run = {function, context, rows, step > 0 ? step : 1};
   pass->run(pass->pool, (rows + run.step - 1) / run.step, lap_rows_task, &run);
 }
@@ -173,8 +183,8 @@ LAP_INLINE void lap_multiply_rows(const int bits, const int group_size, const la
   x.cols = cols;
   x.padded = lap_padded(cols);
   x.block = block;
-  LAP_ISA(lap_matmul_quantized)
-  (bits, group_size, &w, &x, p->first_input_row, p->input_rows, first, last, y, (size_t)p->rows);
+  lap_matmul_rows(bits, group_size, &w, &x, p->first_input_row, p->input_rows, first, last, y,
+                  (size_t)p->rows);
 }
 
 /* y = gelu(y) * second_y for rows first..last-1. */

@@ -42,8 +42,8 @@ typedef enum lap_attention_form {
 
 typedef struct lap_pass {
   int rows;     /* those still on their way; the pass may drop rows that nobody wants logits of */
-  int capacity; /* rows at the start */
-  lap_row *row; /* [capacity] */
+  int capacity; /* rows that buffers hold: those at the start, from eight on up to a multiple of eight */
+  lap_row *row; /* [rows] */
   int segments;
   int caches;               /* of one segment */
   const lap_pass_cache *kv; /* [segments, caches]: segment s, cache c at s * caches + c */

@@ -33,6 +33,21 @@ typedef struct lap_weights {
   float *storage;
 } lap_weights;
 
+/* Rows first .. first + rows - 1 as a matrix of their own. */
+static inline lap_weight lap_weight_slice(const lap_weight *weight, int first, int rows) {
+  lap_weight slice = *weight;
+  slice.rows = rows;
+  if (weight->bits == 0) {
+    slice.dense.weight += (size_t)first * weight->dense.row_bytes;
+    return slice;
+  }
+  size_t scales = (size_t)first * weight->quantized.scale_stride * lap_format_bytes(weight->quantized.format);
+  slice.quantized.codes += (size_t)first * weight->quantized.row_bytes;
+  slice.quantized.scales += scales;
+  slice.quantized.biases += scales;
+  return slice;
+}
+
 /* The matrix of expert `expert`. */
 static inline lap_weight lap_weight_expert(const lap_weight *stack, int expert) {
   lap_weight weight = *stack;

@@ -191,6 +191,49 @@ static void quantized_products_have_equal_bits_in_every_form(void **state) {
   }
 }
 
+/* Rows woven together against the same rows one after the other, any part of them. */
+static void woven_products_have_equal_bits(void **state) {
+  (void)state;
+  static const int widths[] = {2, 3, 4, 5, 6, 8}, groups[] = {32, 64, 128};
+  random_source source = {7};
+  for (int f = 0; f < FORMS; f++) {
+    if (skip_form(forms[f]) || !forms[f]->quantize_woven) continue;
+    for (int trial = 0; trial < 300; trial++) {
+      int bits = widths[random_below(&source, 6)], group = groups[random_below(&source, 3)];
+      int block = group < 64 ? group : 64, cols = 128 * (1 + random_below(&source, 9));
+      int rows = 1 + random_below(&source, 40), x_rows = 1 + random_below(&source, 75);
+      int held = (x_rows + LAP_WEAVE - 1) / LAP_WEAVE * LAP_WEAVE;
+      lap_format format = (lap_format)random_below(&source, 3);
+      size_t row_bytes = (size_t)(cols * bits / 8), scales = (size_t)rows * (size_t)(cols / group);
+      lap_qmatrix w = {.codes = random_bytes(&source, (size_t)rows * row_bytes),
+                       .scales = random_scales(&source, scales, format),
+                       .biases = random_scales(&source, scales, format),
+                       .row_bytes = row_bytes,
+                       .scale_stride = (size_t)(cols / group),
+                       .cols = cols,
+                       .bits = bits,
+                       .group_size = group,
+                       .format = format};
+      float *x = random_row(&source, held * cols);
+      quantized_rows q = quantize(reference, x, x_rows, cols, block);
+      quantized_rows woven = quantize(reference, x, held, cols, block); /* for its memory */
+      woven.q.woven = 1;
+      for (int t = 0; t < held; t++)
+        forms[f]->quantize_woven(x + (size_t)t * (size_t)cols, cols, block, &woven.q, t);
+      int x_first = random_below(&source, x_rows), count = 1 + random_below(&source, x_rows - x_first);
+      int first = random_below(&source, rows);
+      size_t out = (size_t)(count * rows) * 4;
+      float *a = calloc(1, out), *b = calloc(1, out);
+      reference->matmul_quantized(&w, &q.q, x_first, count, first, rows, a, (size_t)rows);
+      forms[f]->matmul_quantized(&w, &woven.q, x_first, count, first, rows, b, (size_t)rows);
+      assert_memory_equal(a, b, out);
+      free((void *)(uintptr_t)w.codes), free((void *)(uintptr_t)w.scales), free((void *)(uintptr_t)w.biases);
+      free(x), free(a), free(b);
+      release(&q), release(&woven);
+    }
+  }
+}
+
 static void dense_products_have_equal_bits_in_every_form(void **state) {
   (void)state;
   random_source source = {4};
@@ -283,6 +326,7 @@ int main(void) {
       cmocka_unit_test(exponential_edges_have_equal_bits),
       cmocka_unit_test(quantized_rows_have_equal_bits_in_every_form),
       cmocka_unit_test(quantized_products_have_equal_bits_in_every_form),
+      cmocka_unit_test(woven_products_have_equal_bits),
       cmocka_unit_test(dense_products_have_equal_bits_in_every_form),
       cmocka_unit_test(attention_has_equal_bits_in_every_form_and_company),
   };

@@ -1,0 +1,230 @@
+/* matmul_woven.h: y = x W^T over affine weights for eight and more rows of x at once.
+ *
+ * The arithmetic and its order are those of matmul_quantized.h; what differs is how the integers inside a
+ * block are added up. There, a register holds columns, and its lanes must be added at the end of every
+ * block. Here it holds rows of x: eight rows are woven, two neighbouring columns of each side by side,
+ *     woven[row / 8][column / 2][row mod 8][2],
+ * so that one multiply-add with a pair of weights, the same for all lanes, adds two columns for eight rows,
+ * and nothing is left to be added across lanes. Scales and sums are woven too, [row / 8][block][row mod 8].
+ * Weights are unpacked once for a tile of rows. Rows that fill up the last eight are computed and left out.
+ *
+ * The order of columns is free as long as both sides have it: for 4 bits it is the nibble order of
+ * quantize_row.h, for all others the natural one. */
+#ifndef LAP_KERNELS_MATMUL_WOVEN_H
+#define LAP_KERNELS_MATMUL_WOVEN_H
+
+#include "kernels/matmul_quantized.h"
+
+enum {
+  LAP_WEAVE = 8 /* rows woven together */
+};
+
+/* Where element 2 * pair of row `row` stands, in elements. */
+LAP_INLINE size_t lap_woven_at(int cols, int row, int pair) {
+  return ((size_t)(row / LAP_WEAVE) * (size_t)(cols / 2) + (size_t)pair) * 2 * LAP_WEAVE +
+         2 * (size_t)(row % LAP_WEAVE);
+}
+
+/* Where the scale of block `block` of row `row` stands. */
+LAP_INLINE size_t lap_woven_block_at(int blocks, int row, int block) {
+  return ((size_t)(row / LAP_WEAVE) * (size_t)blocks + (size_t)block) * LAP_WEAVE + (size_t)(row % LAP_WEAVE);
+}
+
+LAP_INLINE void lap_weave64(const int16_t *from, int cols, int row, int column, int16_t *to) {
+  int16_t *at = to + lap_woven_at(cols, row, column / 2);
+  for (int p = 0; p < 32; p++) memcpy(at + (size_t)p * 2 * LAP_WEAVE, from + 2 * p, 2 * sizeof *from);
+}
+
+/* Quantizes x [cols] (a multiple of 64) into row `row` of `out`. */
+LAP_INLINE void lap_quantize_woven(const float *x, const int cols, const int block, const int nibble,
+                                   const lap_qrows *out, int row) {
+  const int blocks = cols / block, parts = 64 / block;
+  for (int column = 0; column < cols; column += 64) {
+    int16_t q[64], order[64];
+    float scale[2], scaled_sum[2];
+    int32_t sum[2];
+    const lap_qrow part = {
+        .q = q, .nibble = nibble ? order : NULL, .scale = scale, .scaled_sum = scaled_sum, .sum = sum};
+    LAP_ISA(lap_quantize_row)(x + column, 64, block, &part);
+    lap_weave64(q, cols, row, column, out->q);
+    if (nibble) lap_weave64(order, cols, row, column, out->nibble);
+    for (int i = 0; i < parts; i++) {
+      const size_t at = lap_woven_block_at(blocks, row, column / block + i);
+      out->scale[at] = scale[i];
+      out->scaled_sum[at] = scaled_sum[i];
+      out->sum[at] = sum[i];
+    }
+  }
+}
+
+#ifdef LAP_HAVE_AVX2
+enum {
+  LAP_WOVEN_ROWS = 8,  /* rows of W in a strip */
+  LAP_WOVEN_TILE = 32, /* rows of x in a tile */
+  LAP_WOVEN_GROUPS = LAP_WOVEN_TILE / LAP_WEAVE
+};
+
+/* The weights of 64 columns of a strip, unpacked, and what goes with their blocks (two, if of 32). */
+typedef struct lap_woven_strip {
+  _Alignas(32) int16_t code[LAP_WOVEN_ROWS][64];
+  float scale[LAP_WOVEN_ROWS][2], bias[LAP_WOVEN_ROWS][2];
+} lap_woven_strip;
+
+LAP_INLINE void lap_woven_unpack_avx2(const int bits, const int group_size, const lap_qmatrix *w, int row,
+                                      int rows, int column, lap_woven_strip *strip) {
+  const int block = lap_block_of_group(group_size);
+  for (int r = 0; r < rows; r++) {
+    __m256i c[4];
+    lap_load_codes64_avx2(bits, w->codes + (size_t)(row + r) * w->row_bytes + (size_t)(column / 8 * bits), c);
+    for (int k = 0; k < 4; k++) _mm256_store_si256((__m256i *)(void *)(strip->code[r] + 16 * k), c[k]);
+    for (int i = 0; i < 64 / block; i++) {
+      const size_t at = (size_t)(row + r) * w->scale_stride + (size_t)((column + i * block) / group_size);
+      const float scale = lap_format_load(w->format, w->scales, at);
+      const float bias = lap_format_load(w->format, w->biases, at);
+      strip->scale[r][i] = scale;
+      strip->bias[r][i] = bits == 8 ? lap_fma(128.0f, scale, bias) : bias;
+    }
+  }
+}
+
+/* Pair p of block `part` (of two, if blocks are of 32): nibble order brings the blocks to halves of each
+ * sixteen, natural order has them one after the other. */
+LAP_INLINE int lap_woven_pair(const int bits, const int block, int part, int p) {
+  if (block == 64) return p;
+  return bits == 4 ? p / 4 * 8 + 4 * part + p % 4 : 16 * part + p;
+}
+
+/* Dots of one block: `rows` rows of the strip with `groups` times eight rows of x. */
+LAP_INLINE void lap_woven_dots_avx2(const int bits, const int block, const int rows, const int groups,
+                                    int part, const int16_t *code, const int16_t *x, size_t x_stride,
+                                    __m256i dot[4][2]) {
+  for (int r = 0; r < rows; r++)
+    for (int g = 0; g < groups; g++) dot[r][g] = _mm256_setzero_si256();
+#pragma GCC unroll 4
+  for (int i = 0; i < block / 2; i++) {
+    const int p = lap_woven_pair(bits, block, part, i);
+    __m256i v[2];
+    for (int g = 0; g < groups; g++)
+      v[g] = _mm256_loadu_si256((const __m256i *)(const void *)(x + (size_t)g * x_stride + 16 * p));
+    for (int r = 0; r < rows; r++) {
+      const __m256i pair = _mm256_set1_epi32((int)lap_load_u32(code + 64 * r + 2 * p));
+      for (int g = 0; g < groups; g++) dot[r][g] = _mm256_add_epi32(dot[r][g], _mm256_madd_epi16(v[g], pair));
+    }
+  }
+}
+
+/* One block of a few rows and groups, into its lane. */
+LAP_INLINE void lap_woven_block_avx2(const int bits, const int group_size, const int rows, const int groups,
+                                     const lap_woven_strip *strip, int row, int part, const lap_qrows *x,
+                                     int group, int column, float lane[][LAP_WOVEN_TILE], int lane_group) {
+  const int block = lap_block_of_group(group_size), blocks = x->cols / block;
+  const int16_t *codes = bits == 4 ? x->nibble : x->q;
+  const size_t at = lap_woven_block_at(blocks, group * LAP_WEAVE, column / block + part);
+  __m256i dot[4][2];
+  lap_woven_dots_avx2(bits, block, rows, groups, part, strip->code[row],
+                      codes + lap_woven_at(x->cols, group * LAP_WEAVE, column / 2),
+                      (size_t)x->cols * LAP_WEAVE, dot);
+  for (int g = 0; g < groups; g++) {
+    const size_t place = at + (size_t)(g * blocks * LAP_WEAVE);
+    const __m256 x_scale = _mm256_loadu_ps(x->scale + place), x_sum = _mm256_loadu_ps(x->scaled_sum + place);
+    for (int r = 0; r < rows; r++) {
+      float *to = lane[row + r] + (lane_group + g) * LAP_WEAVE;
+      __m256i d = dot[r][g];
+      if (bits == 8) {
+        __m256i sum = _mm256_loadu_si256((const __m256i *)(const void *)(x->sum + place));
+        d = _mm256_sub_epi32(d, _mm256_slli_epi32(sum, 7));
+      }
+      __m256 l = _mm256_loadu_ps(to);
+      l = _mm256_fmadd_ps(_mm256_mul_ps(_mm256_set1_ps(strip->scale[row + r][part]), x_scale),
+                          _mm256_cvtepi32_ps(d), l);
+      l = _mm256_fmadd_ps(_mm256_set1_ps(strip->bias[row + r][part]), x_sum, l);
+      _mm256_storeu_ps(to, l);
+    }
+  }
+}
+
+/* All rows of a strip and all groups of a tile. */
+LAP_INLINE void lap_woven_columns_avx2(const int bits, const int group_size, const lap_woven_strip *strip,
+                                       int rows, int part, const lap_qrows *x, int group, int groups,
+                                       int column, float lane[][LAP_WOVEN_TILE]) {
+  for (int g = 0; g < groups; g += 2)
+    for (int r = 0; r < rows; r += 4) {
+      if (g + 2 <= groups && r + 4 <= rows) {
+        lap_woven_block_avx2(bits, group_size, 4, 2, strip, r, part, x, group + g, column, lane, g);
+        continue;
+      }
+      for (int i = 0; i < 2 && g + i < groups; i++)
+        for (int j = 0; j < 4 && r + j < rows; j++)
+          lap_woven_block_avx2(bits, group_size, 1, 1, strip, r + j, part, x, group + g + i, column, lane,
+                               g + i);
+    }
+}
+
+/* The lanes of row r added by halves, [LAP_WOVEN_TILE] rows of x. */
+LAP_INLINE void lap_woven_sum_avx2(float lane[8][LAP_WOVEN_ROWS][LAP_WOVEN_TILE], int r, float *out) {
+  for (int t = 0; t < LAP_WOVEN_TILE; t += 8) {
+    __m256 l[8];
+    for (int i = 0; i < 8; i++) l[i] = _mm256_loadu_ps(&lane[i][r][t]);
+    for (int half = 4; half; half /= 2)
+      for (int i = 0; i < half; i++) l[i] = _mm256_add_ps(l[i], l[i + half]);
+    _mm256_storeu_ps(out + t, l[0]);
+  }
+}
+
+/* Rows first..last-1 of W against rows x_first..x_first + x_rows - 1 of x, which is woven. Tiles of x are the
+ * outer loop: one stays in the second cache while all rows of W pass. */
+LAP_INLINE void lap_matmul_woven_avx2(const int bits, const int group_size, const lap_qmatrix *w,
+                                      const lap_qrows *x, int x_first, int x_rows, int first, int last,
+                                      float *y, size_t y_stride) {
+  const int parts = 64 / lap_block_of_group(group_size), x_last = x_first + x_rows;
+  const int end_group = (x_last + LAP_WEAVE - 1) / LAP_WEAVE;
+  float lane[8][LAP_WOVEN_ROWS][LAP_WOVEN_TILE];
+  lap_woven_strip strip;
+  for (int group = x_first / LAP_WEAVE; group < end_group; group += LAP_WOVEN_GROUPS) {
+    const int groups = end_group - group < LAP_WOVEN_GROUPS ? end_group - group : LAP_WOVEN_GROUPS;
+    for (int row = first; row < last; row += LAP_WOVEN_ROWS) {
+      const int rows = last - row < LAP_WOVEN_ROWS ? last - row : LAP_WOVEN_ROWS;
+      memset(lane, 0, sizeof lane);
+      for (int column = 0; column < w->cols; column += 64) {
+        lap_woven_unpack_avx2(bits, group_size, w, row, rows, column, &strip);
+        for (int part = 0; part < parts; part++)
+          lap_woven_columns_avx2(bits, group_size, &strip, rows, part, x, group, groups, column,
+                                 lane[(column / 64 * parts + part) % 8]);
+      }
+      for (int r = 0; r < rows; r++) {
+        float out[LAP_WOVEN_TILE];
+        lap_woven_sum_avx2(lane, r, out);
+        for (int t = 0; t < groups * LAP_WEAVE; t++) {
+          const int at = group * LAP_WEAVE + t - x_first;
+          if (at >= 0 && at < x_rows) y[(size_t)at * y_stride + (size_t)(row + r)] = out[t];
+        }
+      }
+    }
+  }
+}
+#endif
+
+/* Either layout of x. */
+LAP_INLINE void lap_matmul_rows(const int bits, const int group_size, const lap_qmatrix *w,
+                                const lap_qrows *x, int x_first, int x_rows, int first, int last, float *y,
+                                size_t y_stride) {
+#ifdef LAP_HAVE_AVX2
+  if (x->woven) {
+    lap_matmul_woven_avx2(bits, group_size, w, x, x_first, x_rows, first, last, y, y_stride);
+    return;
+  }
+#endif
+  LAP_ISA(lap_matmul_quantized)(bits, group_size, w, x, x_first, x_rows, first, last, y, y_stride);
+}
+
+/* Weaving pays from eight rows on, where the instruction set has a body for it. */
+LAP_INLINE int lap_weaves(int rows, int cols) {
+#ifdef LAP_HAVE_AVX2
+  return rows >= LAP_WEAVE && cols % 64 == 0;
+#else
+  (void)rows, (void)cols;
+  return 0;
+#endif
+}
+
+#endif
