@@ -152,58 +152,129 @@ LAP_INLINE void lap_codes16_avx2(const int bits, const unsigned char *p, __m256 
   *high = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8)));
 }
 
-/* `queries` (at most 4) rows of p (stride LAP_KEY_BLOCK), acc (head_dim) and bias_acc (groups). */
-LAP_INLINE void lap_values_tile_avx2(const int bits, const int queries, const lap_kv_view *kv, int64_t slot,
-                                     int n, const float *p, float *acc, float *bias_acc) {
-  const unsigned char *rows = kv->v + (size_t)slot * kv->row_bytes;
+enum {
+  LAP_VALUE_TILE = 4,     /* queries whose accumulators are in registers together */
+  LAP_VALUE_QUERIES = 32, /* queries whose weights are prepared together */
+  LAP_VALUE_COLUMNS = 16,
+  LAP_MAX_KV_GROUPS = LAP_MAX_HEAD_DIM / 32
+};
+
+/* bias_acc [groups] = fma(p[j], biases of slot + j, bias_acc) for j ascending: one lane for each group. */
+LAP_INLINE void lap_value_biases_avx2(const lap_kv_view *kv, int64_t slot, int n, const float *p,
+                                      float *bias_acc) {
   const int groups = kv->head_dim / kv->group_size;
-  float scaled[4][LAP_KEY_BLOCK];
-  for (int g = 0; g < groups; g++) {
+  const unsigned char *biases = kv->v_biases + (size_t)slot * kv->scale_bytes;
+  int g = 0;
+  for (; g + 8 <= groups; g += 8) {
+    __m256 sum = _mm256_loadu_ps(bias_acc + g);
+    for (int j = 0; j < n; j++)
+      sum = _mm256_fmadd_ps(
+          _mm256_broadcast_ss(p + j),
+          _mm256_loadu_ps((const float *)(const void *)(biases + (size_t)j * kv->scale_bytes + 4 * g)), sum);
+    _mm256_storeu_ps(bias_acc + g, sum);
+  }
+  for (; g + 4 <= groups; g += 4) {
+    __m128 sum = _mm_loadu_ps(bias_acc + g);
+    for (int j = 0; j < n; j++)
+      sum = _mm_fmadd_ps(
+          _mm_broadcast_ss(p + j),
+          _mm_loadu_ps((const float *)(const void *)(biases + (size_t)j * kv->scale_bytes + 4 * g)), sum);
+    _mm_storeu_ps(bias_acc + g, sum);
+  }
+  for (; g < groups; g++) {
+    float sum = bias_acc[g];
+    for (int j = 0; j < n; j++)
+      sum = lap_fma(p[j], lap_load_f32(biases + (size_t)j * kv->scale_bytes + 4 * g), sum);
+    bias_acc[g] = sum;
+  }
+}
+
+/* out[j] = p[j] * scale[j] */
+LAP_INLINE void lap_value_weights_avx2(const float *p, const float *scale, int n, float *out) {
+  int j = 0;
+  for (; j + 8 <= n; j += 8)
+    _mm256_storeu_ps(out + j, _mm256_mul_ps(_mm256_loadu_ps(p + j), _mm256_loadu_ps(scale + j)));
+  for (; j < n; j++) out[j] = p[j] * scale[j];
+}
+
+/* Sixteen columns of n keys into `queries` accumulators, from codes, or, if `code` is not NULL, from what was
+ * made of them [n, 16]. */
+LAP_INLINE void lap_value_columns_avx2(const int bits, const int queries, const int head_dim, int n,
+                                       const unsigned char *rows, size_t row_bytes, const float *code,
+                                       const float weight[][LAP_KEY_BLOCK], float *acc) {
+  __m256 low[LAP_VALUE_TILE], high[LAP_VALUE_TILE];
+  for (int t = 0; t < queries; t++) {
+    low[t] = _mm256_loadu_ps(acc + t * head_dim);
+    high[t] = _mm256_loadu_ps(acc + t * head_dim + 8);
+  }
+  for (int j = 0; j < n; j++) {
+    __m256 a, b;
+    if (code) {
+      a = _mm256_loadu_ps(code + j * LAP_VALUE_COLUMNS);
+      b = _mm256_loadu_ps(code + j * LAP_VALUE_COLUMNS + 8);
+    } else {
+      lap_codes16_avx2(bits, rows + (size_t)j * row_bytes, &a, &b);
+    }
     for (int t = 0; t < queries; t++) {
-      for (int j = 0; j < n; j++)
-        scaled[t][j] = p[t * LAP_KEY_BLOCK + j] *
-                       lap_load_f32(kv->v_scales + (size_t)(slot + j) * kv->scale_bytes + 4 * g);
-      if (bits == 16) continue;
-      float bias_sum = bias_acc[t * groups + g];
-      for (int j = 0; j < n; j++)
-        bias_sum =
-            lap_fma(p[t * LAP_KEY_BLOCK + j],
-                    lap_load_f32(kv->v_biases + (size_t)(slot + j) * kv->scale_bytes + 4 * g), bias_sum);
-      bias_acc[t * groups + g] = bias_sum;
+      __m256 w = _mm256_broadcast_ss(&weight[t][j]);
+      low[t] = _mm256_fmadd_ps(w, a, low[t]);
+      high[t] = _mm256_fmadd_ps(w, b, high[t]);
     }
-    for (int d = g * kv->group_size; d < (g + 1) * kv->group_size; d += 16) {
-      __m256 low[4], high[4];
-      for (int t = 0; t < queries; t++) {
-        low[t] = _mm256_loadu_ps(acc + t * kv->head_dim + d);
-        high[t] = _mm256_loadu_ps(acc + t * kv->head_dim + d + 8);
-      }
-      for (int j = 0; j < n; j++) {
-        __m256 a, b;
-        lap_codes16_avx2(bits, rows + (size_t)j * kv->row_bytes + (size_t)(d * bits / 8), &a, &b);
-        for (int t = 0; t < queries; t++) {
-          __m256 weight = _mm256_broadcast_ss(&scaled[t][j]);
-          low[t] = _mm256_fmadd_ps(weight, a, low[t]);
-          high[t] = _mm256_fmadd_ps(weight, b, high[t]);
-        }
-      }
-      for (int t = 0; t < queries; t++) {
-        _mm256_storeu_ps(acc + t * kv->head_dim + d, low[t]);
-        _mm256_storeu_ps(acc + t * kv->head_dim + d + 8, high[t]);
-      }
+  }
+  for (int t = 0; t < queries; t++) {
+    _mm256_storeu_ps(acc + t * head_dim, low[t]);
+    _mm256_storeu_ps(acc + t * head_dim + 8, high[t]);
+  }
+}
+
+/* Sixteen columns for any number of queries: from several tiles on, codes are turned into floats once. */
+LAP_INLINE void lap_value_tiles_avx2(const int bits, const int head_dim, int queries, int n,
+                                     const unsigned char *rows, size_t row_bytes,
+                                     const float weight[][LAP_KEY_BLOCK], float *acc) {
+  float code[LAP_KEY_BLOCK * LAP_VALUE_COLUMNS];
+  const int many = queries > LAP_VALUE_TILE;
+  int t = 0;
+  if (many) {
+    for (int j = 0; j < n; j++) {
+      __m256 a, b;
+      lap_codes16_avx2(bits, rows + (size_t)j * row_bytes, &a, &b);
+      _mm256_storeu_ps(code + j * LAP_VALUE_COLUMNS, a);
+      _mm256_storeu_ps(code + j * LAP_VALUE_COLUMNS + 8, b);
     }
+    for (; t + LAP_VALUE_TILE <= queries; t += LAP_VALUE_TILE)
+      lap_value_columns_avx2(bits, LAP_VALUE_TILE, head_dim, n, rows, row_bytes, code, weight + t,
+                             acc + t * head_dim);
+    for (; t < queries; t++)
+      lap_value_columns_avx2(bits, 1, head_dim, n, rows, row_bytes, code, weight + t, acc + t * head_dim);
+  } else if (queries == 4) {
+    lap_value_columns_avx2(bits, 4, head_dim, n, rows, row_bytes, NULL, weight, acc);
+  } else if (queries == 2) {
+    lap_value_columns_avx2(bits, 2, head_dim, n, rows, row_bytes, NULL, weight, acc);
+  } else {
+    for (; t < queries; t++)
+      lap_value_columns_avx2(bits, 1, head_dim, n, rows, row_bytes, NULL, weight + t, acc + t * head_dim);
   }
 }
 
 LAP_INLINE void lap_values_avx2(const int bits, const lap_kv_view *kv, int queries, int64_t slot, int n,
                                 const float *p, float *acc, float *bias_acc) {
-  const int groups = lap_kv_bias_groups(kv);
-  int t = 0;
-  for (; t + 4 <= queries; t += 4)
-    lap_values_tile_avx2(bits, 4, kv, slot, n, p + t * LAP_KEY_BLOCK, acc + t * kv->head_dim,
-                         bias_acc + t * groups);
-  for (; t < queries; t++)
-    lap_values_tile_avx2(bits, 1, kv, slot, n, p + t * LAP_KEY_BLOCK, acc + t * kv->head_dim,
-                         bias_acc + t * groups);
+  const unsigned char *rows = kv->v + (size_t)slot * kv->row_bytes;
+  const unsigned char *scales = kv->v_scales + (size_t)slot * kv->scale_bytes;
+  const int groups = kv->head_dim / kv->group_size;
+  float scale[LAP_KEY_BLOCK], weight[LAP_VALUE_QUERIES][LAP_KEY_BLOCK];
+  for (int first = 0; first < queries; first += LAP_VALUE_QUERIES) {
+    const int count = queries - first < LAP_VALUE_QUERIES ? queries - first : LAP_VALUE_QUERIES;
+    for (int t = first; t < first + count && bits != 16; t++)
+      lap_value_biases_avx2(kv, slot, n, p + t * LAP_KEY_BLOCK, bias_acc + t * groups);
+    for (int g = 0; g < groups; g++) {
+      for (int j = 0; j < n; j++) scale[j] = lap_load_f32(scales + (size_t)j * kv->scale_bytes + 4 * g);
+      for (int t = 0; t < count; t++)
+        lap_value_weights_avx2(p + (first + t) * LAP_KEY_BLOCK, scale, n, weight[t]);
+      for (int d = g * kv->group_size; d < (g + 1) * kv->group_size; d += LAP_VALUE_COLUMNS)
+        lap_value_tiles_avx2(bits, kv->head_dim, count, n, rows + d * bits / 8, kv->row_bytes,
+                             (const float(*)[LAP_KEY_BLOCK])weight, acc + first * kv->head_dim + d);
+    }
+  }
 }
 #endif
 

@@ -304,23 +304,37 @@ LAP_INLINE void lap_qdots_avx2(const int bits, const int group_size, const int t
     for (int t = 0; t < tokens; t++) out[t] = lap_tree8_avx2(lanes[t]);
     return;
   }
-  /* The last few blocks one by one, from the natural order, which is always there. */
+  /* The last few blocks: 64 columns at a time, one block or two, and what is less than that in plain C. */
   float lane[LAP_Q_TILE][8];
   for (int t = 0; t < tokens; t++) _mm256_storeu_ps(lane[t], lanes[t]);
+  for (; b * block + 64 <= w->cols; b += 64 / block) {
+    __m256i c[4];
+    lap_load_codes64_avx2(bits, codes + (size_t)(b * block / 8 * bits), c);
+    for (int t = 0; t < tokens; t++) {
+      int32_t part[8];
+      __m256i sum = lap_chunk_dot_avx2(bits, block, c, q[t] + b * block);
+      sum = _mm256_hadd_epi32(sum, sum);
+      sum = _mm256_hadd_epi32(sum, sum); /* each half's own sum in all of its lanes */
+      _mm256_storeu_si256((__m256i *)(void *)part, sum);
+      for (int i = 0; i < 64 / block; i++) {
+        const size_t scales = at + (size_t)((b + i) / ratio);
+        lap_qblock_add(bits, lap_format_load(w->format, w->scales, scales),
+                       lap_format_load(w->format, w->biases, scales), x[t].scale[b + i],
+                       x[t].scaled_sum[b + i], x[t].sum[b + i], block == 64 ? part[0] + part[4] : part[4 * i],
+                       &lane[t][(b + i) % 8]);
+      }
+    }
+  }
   for (; b < blocks; b++) {
     int16_t code[64];
     lap_unpack_codes(bits, codes, b * block, block, code);
-    float scale = lap_format_load(w->format, w->scales, at + (size_t)(b / ratio));
-    float bias = lap_format_load(w->format, w->biases, at + (size_t)(b / ratio));
+    const size_t scales = at + (size_t)(b / ratio);
     for (int t = 0; t < tokens; t++) {
-      __m256i sum = _mm256_setzero_si256();
-      for (int i = 0; i < block; i += 16)
-        sum = _mm256_add_epi32(
-            sum,
-            _mm256_madd_epi16(_mm256_loadu_si256((const __m256i *)(const void *)(code + i)),
-                              _mm256_loadu_si256((const __m256i *)(const void *)(x[t].q + b * block + i))));
-      lap_qblock_add(bits, scale, bias, x[t].scale[b], x[t].scaled_sum[b], x[t].sum[b],
-                     lap_hsum_epi32_avx2(sum), &lane[t][b % 8]);
+      int32_t dot = 0;
+      for (int i = 0; i < block; i++) dot += (int32_t)x[t].q[b * block + i] * code[i];
+      lap_qblock_add(bits, lap_format_load(w->format, w->scales, scales),
+                     lap_format_load(w->format, w->biases, scales), x[t].scale[b], x[t].scaled_sum[b],
+                     x[t].sum[b], dot, &lane[t][b % 8]);
     }
   }
   for (int t = 0; t < tokens; t++) out[t] = lap_tree8_portable(lane[t]);
