@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <nettle/sha2.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -143,10 +144,24 @@ static bool fits(const lap_cut *code, const char *fingerprint, const char *isa) 
          strcmp(code->fingerprint, fingerprint) == 0 && strcmp(code->isa, isa) == 0;
 }
 
+enum {
+  DESCRIPTOR_NAME = 128
+};
+
+/* A path of the open file. The dynamic linker takes a path that it has seen for the object that it then
+ * loaded by it, and descriptors' numbers come again: so the path is spelled in a way of its own each time. */
+static void name_descriptor(int fd, char name[DESCRIPTOR_NAME]) {
+  static atomic_uint names;
+  char *end = stpcpy(name, "/proc/self");
+  for (unsigned number = atomic_fetch_add(&names, 1); number; number >>= 1)
+    end = stpcpy(end, number & 1 ? "/." : "/");
+  snprintf(end, (size_t)(name + DESCRIPTOR_NAME - end), "/fd/%d", fd);
+}
+
 /* The file that was checked is the one that is loaded, by its descriptor. */
 static bool link_object(const char *path, int fd, const char *isa, lap_found_cut *found) {
-  char name[64];
-  snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+  char name[DESCRIPTOR_NAME];
+  name_descriptor(fd, name);
   void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
   if (!handle) return refuse(found, "%s: cannot be loaded: %s", path, dlerror());
   snprintf(name, sizeof name, "lap_cut_%s_%s", found->fingerprint, isa);
