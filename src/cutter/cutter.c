@@ -201,7 +201,7 @@ static lap_status spawn(const cutting *c, char *const words[], const char *log) 
   return WIFEXITED(code) && WEXITSTATUS(code) == 0 ? LAP_OK : fail_compiler(c, words[0], log);
 }
 
-/* $CC may hold options: words divided by blanks. `storage` is cut up. */
+/* Words divided by blanks. `storage` is cut up. */
 static int compiler_words(char *storage, char *words[], int most) {
   int count = 0;
   char *rest = storage;
@@ -209,16 +209,19 @@ static int compiler_words(char *storage, char *words[], int most) {
   return count;
 }
 
+/* $CC may hold several words. Those from the first option on come last, after ours: they win. */
 static lap_status run_compiler(const cutting *c, char *source, char *object, char *include, char *log) {
   static char portable[] = "-DLAP_PORTABLE", avx2[] = "-mavx2", fma[] = "-mfma", f16c[] = "-mf16c";
   static char standard[] = "-std=c17", optimize[] = "-O3", pic[] = "-fPIC", shared[] = "-shared",
               contract[] = "-ffp-contract=off", math[] = "-fno-math-errno", hidden[] = "-fvisibility=hidden",
-              quiet[] = "-w", output[] = "-o", library[] = "-lm";
+              quiet[] = "-w", output[] = "-o", library[] = "-lm", usual[] = "cc";
   const char *given = getenv("CC");
-  char *storage = strdup(given && *given ? given : "cc"), *words[MAX_WORDS];
+  char *storage = strdup(given ? given : usual), *own[MAX_WORDS / 2], *words[MAX_WORDS];
   if (!storage) return no_memory(c);
-  int count = compiler_words(storage, words, MAX_WORDS / 2);
-  if (count == 0) words[count++] = strcpy(storage, "cc");
+  int count = 0, used = 0, given_words = compiler_words(storage, own, MAX_WORDS / 2);
+  if (given_words == 0) own[given_words++] = usual;
+  do words[count++] = own[used++];
+  while (used < given_words && own[used][0] != '-');
   char *const fixed[] = {standard, optimize, pic,    shared, contract, math,   hidden,
                          quiet,    include,  output, object, source,   library};
   if (strcmp(c->model->kernels->name, "avx2") == 0) {
@@ -229,6 +232,7 @@ static lap_status run_compiler(const cutting *c, char *source, char *object, cha
     words[count++] = portable;
   }
   for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) words[count++] = fixed[i];
+  while (used < given_words) words[count++] = own[used++];
   words[count] = NULL;
   lap_status status = spawn(c, words, log);
   free(storage);
