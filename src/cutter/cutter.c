@@ -158,7 +158,7 @@ static lap_status fail_compiler(const cutting *c, const char *compiler, const ch
   if (lap_file_read(log, MAX_LOG, &text, &bytes, &ignored) != LAP_OK) text = NULL;
   const char *line = text ? strstr(text, "error") : NULL;
   while (line && line > text && line[-1] != '\n') line--;
-  if (!line) line = text ? text : "";
+  if (!line) line = text && *text ? text : "it says nothing";
   lap_fail(c->error, LAP_ERROR_IO, "the compiler (%s) failed: %.*s", compiler, (int)strcspn(line, "\n"),
            line);
   free(text);
@@ -170,7 +170,7 @@ static lap_status wait_for(const cutting *c, pid_t child, int *code) {
   pid_t done;
   while ((done = waitpid(child, code, WNOHANG)) == 0 || (done < 0 && errno == EINTR)) {
     if (c->gate->progress && !c->gate->progress(c->gate->context, NULL)) {
-      kill(child, SIGTERM);
+      kill(-child, SIGTERM);
       waitpid(child, code, 0);
       return lap_fail(c->error, LAP_ERROR_STATE, "cutting was ended");
     }
@@ -179,16 +179,25 @@ static lap_status wait_for(const cutting *c, pid_t child, int *code) {
   return LAP_OK;
 }
 
+/* In a process group of its own, so that the compiler's children end with it. */
 static lap_status spawn(const cutting *c, char *const words[], const char *log) {
   posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
   pid_t child;
   int code = 0;
-  if (posix_spawn_file_actions_init(&actions) != 0) return no_memory(c);
+  if (posix_spawnattr_init(&attributes) != 0) return no_memory(c);
+  if (posix_spawn_file_actions_init(&actions) != 0) {
+    posix_spawnattr_destroy(&attributes);
+    return no_memory(c);
+  }
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  posix_spawnattr_setpgroup(&attributes, 0);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
   posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
-  int failed = posix_spawnp(&child, words[0], &actions, NULL, words, environ);
+  int failed = posix_spawnp(&child, words[0], &actions, &attributes, words, environ);
   posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
   if (failed == ENOENT)
     return lap_fail(c->error, LAP_ERROR_IO,
                     "there is no C compiler: '%s' was not found; install gcc or clang, or name one in CC",
