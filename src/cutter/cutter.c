@@ -79,9 +79,13 @@ static lap_status make_work(cutting *c) {
   lap_status status = make_directories(c, c->home);
   if (status != LAP_OK) return status;
   char *work = path_in(c->home, ".work-XXXXXX");
+  lap_found_cut found;
   if (!work) return no_memory(c);
-  if (!mkdtemp(work)) {
+  if (!lap_registry_trusts(work, &found))
+    status = lap_fail(c->error, LAP_ERROR_IO, "%s", found.why);
+  else if (!mkdtemp(work))
     status = fail_io(c, c->home);
+  if (status != LAP_OK) {
     free(work);
     return status;
   }

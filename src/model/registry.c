@@ -97,8 +97,7 @@ static bool check_directory(const char *path, lap_found_cut *found) {
   return true;
 }
 
-/* The directory of the object and the one above. */
-static bool check_directories(const char *path, lap_found_cut *found) {
+bool lap_registry_trusts(const char *path, lap_found_cut *found) {
   char *copy = strdup(path);
   bool fine = copy != NULL || refuse(found, "%s: out of memory", path);
   for (int level = 0; fine && level < 2; level++) {
@@ -183,7 +182,7 @@ bool lap_registry_load(const char *path, const char *isa, lap_found_cut *found) 
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) return refuse(found, "%s: %s", path, strerror(errno));
   bool loaded =
-      check_directories(path, found) && check_object(path, fd, found) && link_object(path, fd, isa, found);
+      lap_registry_trusts(path, found) && check_object(path, fd, found) && link_object(path, fd, isa, found);
   close(fd);
   return loaded;
 }

@@ -32,6 +32,10 @@ void lap_registry_find(const char *isa, lap_found_cut *found);
 /* Loads the object at `path` for found->fingerprint, as lap_registry_find does; true on success. */
 bool lap_registry_load(const char *path, const char *isa, lap_found_cut *found);
 
+/* Nobody but the user and root can have put an object at `path`: the directory that it stands in and the one
+ * above are theirs alone. Else false, and found->why is the reason. */
+bool lap_registry_trusts(const char *path, lap_found_cut *found);
+
 void lap_registry_release(lap_found_cut *found);
 
 /* The directory of all stored cuts, or of one (`fingerprint`, else NULL), malloc'd; NULL if there is no home
