@@ -399,6 +399,11 @@ static void sealed_objects_that_are_no_cut_of_this_checkpoint_are_refused(void *
     expect_refused("a foreign ABI", stored.object, "another version of the interface");
     seal[field]--;
   }
+  seal[32]++;
+  seal_again(data, bytes);
+  store(data, bytes);
+  expect_refused("another length", stored.object, "its checksum is wrong");
+  seal[32]--;
   memcpy(seal + 16, "0123456789abcdef", 16);
   seal_again(data, bytes);
   store(data, bytes);
@@ -499,7 +504,7 @@ static const change faults[] = {
     {"", "", "(&s, 9, 7)", "(&s, 9, fault == 1 ? 6 : 7)"},
     {"", "", "  lap_row_scale(", "  if (fault != 2 || s->layer != 4) lap_row_scale("},
     {"", "", "0, HIDDEN, 0x1p+4f, h)", "0, HIDDEN, fault == 3 ? 8.0f : 0x1p+4f, h)"},
-    {"", "", "lap_finish_logits(0x1.ep+4f,", "lap_finish_logits(fault == 4 ? 29.0f : 0x1.ep+4f,"},
+    {"", "", "multiply_8g64_256, 0x1.ep+4f,", "multiply_8g64_256, fault == 4 ? 29.0f : 0x1.ep+4f,"},
     {"", "", ".window = 128,", ".window = fault == 5 ? 127 : 128,"},
     {"", "", "lap_drop_unwanted_rows(s->pass, kept, 6)",
      "lap_drop_unwanted_rows(s->pass, kept, fault == 6 ? 5 : 6)"},
