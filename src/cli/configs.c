@@ -34,9 +34,9 @@ static bool copy_path(char out[PATH_MAX], const char *path) {
   return snprintf(out, PATH_MAX, "%s", path) < PATH_MAX;
 }
 
-lap_status lap_find_config(const char *operand, const char *given, lap_config_sources *out,
+lap_status lap_find_config(const char *operand, const char *kv_config, lap_config_sources *out,
                            lap_error *error) {
-  bool named = lap_is_config_name(operand), none = given && !strcmp(given, "none");
+  bool named = lap_is_config_name(operand), none = kv_config && !strcmp(kv_config, "none");
   *out = (lap_config_sources){0};
   if (named && !find_configs(operand, out->config))
     return lap_fail(error, LAP_ERROR_IO, "%s.json is not beside the program (%s, %s)", operand, places[0],
@@ -46,9 +46,9 @@ lap_status lap_find_config(const char *operand, const char *given, lap_config_so
                     "%s: there is no such file, and the named configurations are " LAP_CONFIG_NAMES, operand);
   if (!named && !copy_path(out->config, operand))
     return lap_fail(error, LAP_ERROR_ARGUMENT, "%.100s...: the path is too long", operand);
-  if (given && !none && !copy_path(out->kv_config, given))
+  if (kv_config && !none && !copy_path(out->kv_config, kv_config))
     return lap_fail(error, LAP_ERROR_ARGUMENT, "--kv-config: the path is too long");
-  if (!named || given) return LAP_OK;
+  if (!named || kv_config) return LAP_OK;
   int stem = (int)(strlen(out->config) - strlen(".json"));
   int written = snprintf(out->kv_config, PATH_MAX, "%.*s.kv_config.json", stem, out->config);
   return written < PATH_MAX ? LAP_OK

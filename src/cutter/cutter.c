@@ -21,8 +21,6 @@
 #include "cutter/embedded.h"
 #include "model/model.h"
 
-extern char **environ;
-
 enum {
   MAX_WORDS = 64,
   MAX_LOG = 1 << 20,

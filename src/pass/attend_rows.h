@@ -217,7 +217,7 @@ LAP_INLINE void lap_attend_gather(const lap_attend_shape s, const lap_attend_run
 LAP_INLINE void lap_attend_scatter(const lap_attend_shape s, const lap_attend_run *run, const lap_tile *tile,
                                    int head, int heads, const lap_attend_state *state) {
   for (int r = 0; r < tile->rows; r++) {
-    size_t row = (size_t)(tile->first_row + r);
+    size_t row = (size_t)tile->first_row + (size_t)r;
     const lap_attend_state part = {state->m + r * heads, state->l + r * heads,
                                    state->acc + (size_t)(r * heads) * (size_t)s.head_dim};
     lap_attend_finish(heads, s.head_dim, &part,
