@@ -154,10 +154,11 @@ static lap_status begin(const cutting *c, const char *what) {
 
 /* The first line of the compiler's that speaks of an error, else the first one. */
 static lap_status fail_compiler(const cutting *c, const char *compiler, const char *log) {
-  char *text = NULL;
+  char *read = NULL, *text = NULL;
   size_t bytes;
   lap_error ignored;
-  if (lap_file_read(log, MAX_LOG, &text, &bytes, &ignored) != LAP_OK) text = NULL;
+  if (lap_file_read(log, MAX_LOG, &read, &bytes, &ignored) == LAP_OK) text = strndup(read, bytes);
+  free(read);
   const char *line = text ? strstr(text, "error") : NULL;
   while (line && line > text && line[-1] != '\n') line--;
   if (!line) line = text && *text ? text : "it says nothing";
