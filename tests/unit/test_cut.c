@@ -92,8 +92,10 @@ static char *source_of(const char *name, lap_kv_mode kv, char fingerprint[LAP_PL
 /* Lines that begin with `start`. */
 static int count_lines(const char *text, const char *start) {
   int count = 0;
-  for (const char *line = text; line; line = strchr(line, '\n'), line += line != NULL)
+  for (const char *line = text; line; line = strchr(line, '\n')) {
+    line += *line == '\n';
     count += strncmp(line, start, strlen(start)) == 0;
+  }
   return count;
 }
 
