@@ -337,6 +337,7 @@ lap_status lap_cutter_run(const char *directory, lap_kv_mode kv, const lap_gate_
   if (status == LAP_OK) status = cut(&c, directory);
   lap_model_close(c.model);
   remove_work(&c);
+  if (status != LAP_OK && c.home) rmdir(c.home); /* if nothing else is in it */
   free(c.home);
   free(c.work);
   free(c.source);
