@@ -9,8 +9,8 @@
  * layers of E4B, written to DIR (default build/bench) on first use. */
 #include <errno.h>
 #include <sys/stat.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "engine/session.h"
 #include "pass/parallel.h"
 
@@ -20,12 +20,6 @@
 static void die(const char *message) {
   fprintf(stderr, "bench_products: %s\n", message);
   exit(1);
-}
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 static int by_value(const void *a, const void *b) {
@@ -78,9 +72,9 @@ static void read_task(void *context, int task, int thread) {
 
 /* GB/s of reading the whole buffer once. */
 static double read_bandwidth(lap_pool *pool, reading *r) {
-  double start = now();
+  double start = lap_seconds();
   lap_pool_run(pool, READ_PARTS, read_task, r);
-  return (double)(r->words * READ_PARTS * 8) / (now() - start) * 1e-9;
+  return (double)(r->words * READ_PARTS * 8) / (lap_seconds() - start) * 1e-9;
 }
 
 /* ---- a random checkpoint ---- */
@@ -313,9 +307,9 @@ static uint64_t bytes_of(const lap_plan *plan) {
 
 static double product_bandwidth(subject *s) {
   int rounds = s->bytes < 100000000u ? 100 : 1;
-  double start = now();
+  double start = lap_seconds();
   for (int i = 0; i < rounds; i++) multiply_all(s);
-  return (double)s->bytes * rounds / (now() - start) * 1e-9;
+  return (double)s->bytes * rounds / (lap_seconds() - start) * 1e-9;
 }
 
 static double decode_rate(subject *s) {
@@ -327,10 +321,10 @@ static double decode_rate(subject *s) {
     lap_session_destroy(s->session);
     if (lap_session_create(s->model, &options, &s->session, &error) != LAP_OK) die(error.message);
   }
-  double start = now();
+  double start = lap_seconds();
   for (int i = 0; i < steps; i++)
     if (lap_session_eval(s->session, &id, 1, 1, s->y, &error) != LAP_OK) die(error.message);
-  return steps / (now() - start);
+  return steps / (lap_seconds() - start);
 }
 
 int main(int argc, char **argv) {

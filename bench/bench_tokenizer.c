@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "text/tokenizer.h"
 
 enum {
@@ -19,12 +19,6 @@ enum {
   DENSE_BYTES = 300000,
   LETTERS = 200000
 };
-
-static double seconds(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 static int by_value(const void *a, const void *b) {
   double x, y;
@@ -53,9 +47,9 @@ static lap_tokenizer *open_tokenizer(const char *path) {
 static void measure_load(const char *path) {
   double values[REPEATS];
   for (int i = 0; i < REPEATS; i++) {
-    double start = seconds();
+    double start = lap_seconds();
     lap_tokenizer *tokenizer = open_tokenizer(path);
-    values[i] = seconds() - start;
+    values[i] = lap_seconds() - start;
     lap_tokenizer_close(tokenizer);
   }
   report("load", values, "s");
@@ -68,10 +62,10 @@ static void measure_encode(const lap_tokenizer *tokenizer, const char *what, con
   for (int i = 0; i < REPEATS; i++) {
     lap_error error = {0};
     int32_t *ids;
-    double start = seconds();
+    double start = lap_seconds();
     if (lap_tokenizer_encode(tokenizer, text, length, true, &ids, &count, &error) != LAP_OK)
       give_up(error.message);
-    values[i] = 1e-6 * (double)length / (seconds() - start);
+    values[i] = 1e-6 * (double)length / (lap_seconds() - start);
     free(ids);
   }
   char line[64];

@@ -65,6 +65,10 @@ static const char *const vector_names[LAP_LAYER_VECTORS] = {
     [LAP_PER_EXPERT_SCALE] = "router.per_expert_scale",
 };
 
+const char *lap_attention_name(lap_attention attention) {
+  return attention == LAP_FULL ? "full" : "sliding";
+}
+
 const char *lap_layer_linear_name(lap_layer_linear which) {
   return linear_names[which];
 }

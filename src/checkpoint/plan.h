@@ -36,6 +36,8 @@ typedef struct lap_vector {
   int32_t tensor;
 } lap_vector;
 
+/* "sliding" or "full". */
+const char *lap_attention_name(lap_attention attention);
 /* The module's path below `layers.N.`, for instance "self_attn.q_proj" (no ".weight"). */
 const char *lap_layer_linear_name(lap_layer_linear which);
 /* The tensor's path below `layers.N.`, for instance "self_attn.q_norm.weight" or "layer_scalar". */

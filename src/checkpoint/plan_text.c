@@ -7,8 +7,6 @@
 
 #include "base/text_buffer.h"
 
-static const char *const type_names[] = {[LAP_SLIDING] = "sliding", [LAP_FULL] = "full"};
-
 static const char *yes_or_no(bool value) {
   return value ? "yes" : "no";
 }
@@ -45,8 +43,9 @@ static void add_model(lap_text *out, const lap_plan *plan) {
 static void add_ropes(lap_text *out, const lap_plan *plan) {
   for (int type = 0; type < 2; type++) {
     const lap_rope *rope = &plan->rope[type];
-    lap_text_add(out, "rope.%s theta %a factor %a rotated_pairs %d head_dim %d\n", type_names[type],
-                 rope->theta, rope->factor, rope->rotated_pairs, plan->head_dim[type]);
+    lap_text_add(out, "rope.%s theta %a factor %a rotated_pairs %d head_dim %d\n",
+                 lap_attention_name((lap_attention)type), rope->theta, rope->factor, rope->rotated_pairs,
+                 plan->head_dim[type]);
   }
 }
 
@@ -92,7 +91,7 @@ static void add_tables(lap_text *out, const lap_plan *plan) {
 
 static void add_layer_fields(lap_text *out, int32_t index, const lap_layer *layer) {
   lap_text_add(out, "layers.%d attention %s sharer %s donor %d exports_kv %s cache %d window %d\n", index,
-               type_names[layer->attention], yes_or_no(layer->sharer), layer->donor,
+               lap_attention_name(layer->attention), yes_or_no(layer->sharer), layer->donor,
                yes_or_no(layer->exports_kv), layer->cache, layer->window);
   lap_text_add(out, "layers.%d heads %d kv_heads %d head_dim %d k_eq_v %s kv_bits %d kv_group_size %d\n",
                index, layer->heads, layer->kv_heads, layer->head_dim, yes_or_no(layer->k_eq_v),

@@ -3,6 +3,7 @@
  * The work is cut into more tasks than threads, so that a thread which loses its core for a while does
  * not leave the others waiting for a large share: what is measured is what all of them get done. */
 #include "cli/bench_machine.h"
+#include "base/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,6 @@
 #include "cli/bench_sample.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 void lap_sample_add(lap_sample *sample, double value) {
   if (sample->count < LAP_SAMPLE_VALUES) sample->value[sample->count++] = value;
@@ -39,10 +38,4 @@ lap_sample lap_sample_scaled(const lap_sample *sample, double factor) {
   lap_sample scaled = {.count = sample->count};
   for (int i = 0; i < sample->count; i++) scaled.value[i] = sample->value[i] * factor;
   return scaled;
-}
-
-double lap_seconds(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }

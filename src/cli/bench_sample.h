@@ -26,7 +26,4 @@ double lap_sample_max(const lap_sample *sample);
 /* Every value times `factor`: the same quantity in another unit. */
 lap_sample lap_sample_scaled(const lap_sample *sample, double factor);
 
-/* CLOCK_MONOTONIC. */
-double lap_seconds(void);
-
 #endif

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "cli/bench.h"
 #include "cli/options.h"
 #include "cli/support.h"

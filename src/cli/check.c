@@ -1,22 +1,10 @@
 /* check.c: `lapidary check`: does the cut of a checkpoint equal the monolith? */
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
-#include "cli/gating.h"
 #include "cli/opened.h"
 #include "cli/support.h"
 #include "cutter/gate.h"
-
-bool lap_show_part(void *context, const char *part) {
-  (void)context;
-  if (part && isatty(STDERR_FILENO)) fprintf(stderr, "\r%s ...\033[K", part);
-  return !lap_interrupted();
-}
-
-void lap_hide_part(void) {
-  if (isatty(STDERR_FILENO)) fputs("\r\033[K", stderr);
-}
 
 static const lap_option options[] = {LAP_KV_OPTION(0), LAP_THREADS_OPTION(0), {0}};
 
@@ -26,7 +14,7 @@ static lap_status compare(lap_model *model, const lap_engine_settings *chosen, l
   lap_gate_result result;
   if (!cut.available) return lap_fail(error, LAP_ERROR_UNSUPPORTED, "%s", cut.why);
   lap_status status = lap_gate_run(model, &gate, &result, error);
-  lap_hide_part();
+  lap_hide_progress();
   if (status == LAP_OK)
     printf("equal      %lld logits to the bit, %lld passes\ncut        %s, %s\n", (long long)result.logits,
            (long long)result.passes, cut.fingerprint, cut.path ? cut.path : "built in");

@@ -1,14 +1,10 @@
 /* cut.c: `lapidary cut`: a checkpoint becomes a program. */
-#include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "cli/configs.h"
-#include "cli/gating.h"
 #include "cli/opened.h"
 #include "cli/support.h"
 #include "cut/generate.h"
@@ -36,15 +32,12 @@ static lap_status source_of_config(const char *operand, lap_kv_mode kv, char **s
                                    lap_error *error) {
   lap_config_sources from;
   lap_plan *plan = NULL;
-  char command[160];
-  const char *name = strrchr(operand, '/') ? strrchr(operand, '/') + 1 : operand;
   lap_status status = lap_find_config(operand, NULL, &from, error);
   if (status != LAP_OK) return status;
   const lap_forge_options forge = {.config = from.config,
                                    .kv_config = *from.kv_config ? from.kv_config : NULL};
   status = lap_forge_plan(&forge, kv, &plan, error);
-  snprintf(command, sizeof command, "lapidary cut %.100s --emit FILE", name);
-  if (status == LAP_OK) status = lap_cut_generate(plan, name, command, source, length, error);
+  if (status == LAP_OK) status = lap_cut_generate(plan, operand, source, length, error);
   lap_plan_free(plan);
   return status;
 }
@@ -96,7 +89,7 @@ static int cut_directory(const char *operand, const settings *chosen) {
   lap_status status = lap_find_model(operand, &directory, &error);
   if (status == LAP_OK)
     status = lap_cutter_run(directory, (lap_kv_mode)chosen->engine.kv, &gate, &result, &error);
-  lap_hide_part();
+  lap_hide_progress();
   free(directory);
   if (status != LAP_OK && lap_interrupted()) return LAP_EXIT_INTERRUPTED;
   if (status != LAP_OK) return lap_report(&error);

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/pool.h"
 #include "checkpoint/config.h"
 #include "cli/configs.h"
@@ -99,12 +99,6 @@ static const lap_option options[] = {
 
 /* ---- the verb ---- */
 
-static double seconds_now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
 static bool show_bytes(void *context, int64_t done, int64_t total) {
   bool *shown = context;
   if (isatty(STDERR_FILENO)) {
@@ -119,7 +113,7 @@ static int work(const char *operand, const char *directory, const settings *chos
   lap_config_sources from;
   lap_forge_result result = {0};
   bool shown = false;
-  double start = seconds_now();
+  double start = lap_seconds();
   lap_status status = lap_find_config(operand, chosen->kv_config, &from, &error);
   if (status != LAP_OK) return lap_report(&error);
   lap_forge_options forge_options = {
@@ -141,7 +135,7 @@ static int work(const char *operand, const char *directory, const settings *chos
   if (shown) fputs("\r\033[K", stderr);
   if (status != LAP_OK && lap_interrupted()) return LAP_EXIT_INTERRUPTED;
   if (status != LAP_OK) return lap_report(&error);
-  double seconds = seconds_now() - start, megabytes = (double)result.bytes / MEGABYTE;
+  double seconds = lap_seconds() - start, megabytes = (double)result.bytes / MEGABYTE;
   printf("%s: %d tensors, %.1f MB, %.2f s, %.0f MB/s\n", directory, result.tensors, megabytes, seconds,
          megabytes / seconds);
   return LAP_EXIT_OK;

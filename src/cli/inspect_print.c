@@ -8,8 +8,6 @@
 #include <string.h>
 #include <yajl/yajl_gen.h>
 
-static const char *const type_names[] = {[LAP_SLIDING] = "sliding", [LAP_FULL] = "full"};
-
 static uint64_t context_or_limit(const lap_plan *plan, uint64_t context) {
   return context ? context : (uint64_t)plan->max_position_embeddings;
 }
@@ -77,7 +75,7 @@ static void print_summary(FILE *out, const lap_plan *plan) {
   for (int32_t i = 0; i < plan->eos_count; i++) fprintf(out, " %d", plan->eos[i]);
   fprintf(out, plan->eos_count ? "\n" : " none\n");
   for (int type = 0; type < 2; type++)
-    fprintf(out, "  rope        %s: theta %g, %d of %d pairs turn\n", type_names[type],
+    fprintf(out, "  rope        %s: theta %g, %d of %d pairs turn\n", lap_attention_name((lap_attention)type),
             plan->rope[type].theta, plan->rope[type].rotated_pairs, plan->head_dim[type] / 2);
 }
 
@@ -99,8 +97,8 @@ static void print_layers(FILE *out, const lap_plan *plan) {
     if (layer->sharer) snprintf(kv, sizeof kv, "from %d", layer->donor);
     if (layer->window) snprintf(window, sizeof window, "%d", layer->window);
     snprintf(heads, sizeof heads, "%d/%d", layer->heads, layer->kv_heads);
-    fprintf(out, "  %5d  %-7s  %-8s  %6s  %8s  %4d  %-10s  %6d ", i, type_names[layer->attention], kv, window,
-            heads, layer->head_dim, cache_text(layer->kv_bits, layer->kv_group_size, cache),
+    fprintf(out, "  %5d  %-7s  %-8s  %6s  %8s  %4d  %-10s  %6d ", i, lap_attention_name(layer->attention), kv,
+            window, heads, layer->head_dim, cache_text(layer->kv_bits, layer->kv_group_size, cache),
             layer->mlp_width);
     print_flags(out, layer);
   }
@@ -316,7 +314,7 @@ static void put_ropes(yajl_gen g, const lap_plan *plan) {
   put_string(g, "rope");
   yajl_gen_map_open(g);
   for (int type = 0; type < 2; type++) {
-    put_string(g, type_names[type]);
+    put_string(g, lap_attention_name((lap_attention)type));
     yajl_gen_map_open(g);
     put_integer(g, "head_dim", plan->head_dim[type]);
     put_real(g, "theta", plan->rope[type].theta, 17);
@@ -369,7 +367,7 @@ static void put_layer(yajl_gen g, const lap_plan *plan, int32_t index, const lap
   const lap_layer *layer = &plan->layer[index];
   yajl_gen_map_open(g);
   put_integer(g, "index", index);
-  put_text(g, "attention", type_names[layer->attention]);
+  put_text(g, "attention", lap_attention_name(layer->attention));
   put_text(g, "role", layer->sharer ? "sharer" : "donor");
   put_integer(g, "donor", layer->donor);
   put_bool(g, "exports_kv", layer->exports_kv);

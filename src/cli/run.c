@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/pool.h"
 #include "cli/opened.h"
 #include "cli/options.h"
@@ -246,15 +246,13 @@ static bool show_piece(void *context, const char *text, size_t length) {
 
 /* Nothing is generated: only what the prompt leaves in the session is wanted. */
 static lap_status evaluate_only(job *j, lap_error *error) {
-  struct timespec start, end;
-  clock_gettime(CLOCK_MONOTONIC, &start);
+  double start = lap_seconds();
   lap_status status = lap_session_eval(j->opened.session, j->ids, (int64_t)j->count, 0, NULL, error);
   if (status == LAP_OK) status = lap_session_end_prompt(j->opened.session, error);
-  clock_gettime(CLOCK_MONOTONIC, &end);
+  double seconds = lap_seconds() - start;
   j->result.finish = LAP_FINISH_LENGTH;
   j->result.prompt_tokens = (int64_t)j->count;
-  j->result.prompt_seconds =
-      (double)(end.tv_sec - start.tv_sec) + (double)(end.tv_nsec - start.tv_nsec) * 1e-9;
+  j->result.prompt_seconds = seconds;
   return status;
 }
 

@@ -95,6 +95,15 @@ bool lap_show_progress(void *label, int64_t done, int64_t total) {
   return !interrupt_flag;
 }
 
+bool lap_show_part(void *context, const char *part) {
+  (void)context;
+  if (part && isatty(STDERR_FILENO)) {
+    fprintf(stderr, "\r%s ...\033[K", part);
+    progress_shown = true;
+  }
+  return !interrupt_flag;
+}
+
 void lap_hide_progress(void) {
   if (progress_shown) fputs("\r\033[K", stderr);
   progress_shown = false;

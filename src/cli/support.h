@@ -26,6 +26,8 @@ bool lap_interrupted(void);
 
 /* A lap_progress: shows a line on a terminal's stderr, ends when interrupted. */
 bool lap_show_progress(void *label, int64_t done, int64_t total);
+/* A lap_gate_options.progress: the same with the part that begins, if one does. */
+bool lap_show_part(void *context, const char *part);
 /* Takes the line away again, if there is one. */
 void lap_hide_progress(void);
 

@@ -30,10 +30,6 @@ lap_status lap_cut_fingerprint(const lap_plan *plan, char out[LAP_PLAN_FINGERPRI
 
 /* ---- words ---- */
 
-static const char *type_word(lap_attention attention) {
-  return attention == LAP_FULL ? "full" : "sliding";
-}
-
 static const char *type_capitals(lap_attention attention) {
   return attention == LAP_FULL ? "FULL" : "SLIDING";
 }
@@ -249,7 +245,7 @@ static const char *define_keys(generator *g, const lap_layer *layer) {
   char name[96];
   const char *type = type_capitals(layer->attention);
   const int width = layer->kv_heads * layer->head_dim;
-  snprintf(name, sizeof name, "keys_%s_%s%s", type_word(layer->attention), cache_word(layer).text,
+  snprintf(name, sizeof name, "keys_%s_%s%s", lap_attention_name(layer->attention), cache_word(layer).text,
            layer->k_eq_v ? "_k_is_v" : "");
   lap_text_add(&body,
                "  const lap_row *token = &s->pass->row[row];\n"
@@ -268,7 +264,7 @@ static const char *define_queries(generator *g, const lap_layer *layer) {
   lap_text body = {0};
   char name[96];
   const char *type = type_capitals(layer->attention);
-  snprintf(name, sizeof name, "queries_%s", type_word(layer->attention));
+  snprintf(name, sizeof name, "queries_%s", lap_attention_name(layer->attention));
   lap_text_add(&body,
                "  lap_row_queries(%d, %d, PAIRS_%s, EPS, row_at(s, AT_QUERY, %d, row), "
                "s->w->vector[LAP_Q_NORM],\n"
@@ -338,7 +334,8 @@ static const char *define_add_per_layer(generator *g, const lap_layer *layer) {
 
 static function_name attend_word(const lap_layer *layer) {
   function_name name;
-  snprintf(name.text, sizeof name.text, "%s_%s", type_word(layer->attention), cache_word(layer).text);
+  snprintf(name.text, sizeof name.text, "%s_%s", lap_attention_name(layer->attention),
+           cache_word(layer).text);
   return name;
 }
 
@@ -833,15 +830,15 @@ static void add_entry(const generator *g, const char *fingerprint, lap_text *out
                fingerprint, fingerprint, fingerprint, plan->caches);
 }
 
-static void add_head_comment(const generator *g, const char *name, const char *command,
-                             const char *fingerprint, const char *const *names, lap_text *out) {
+static void add_head_comment(const generator *g, const char *name, const char *fingerprint,
+                             const char *const *names, lap_text *out) {
   const lap_plan *plan = g->plan;
   const word embed = weight_word(&plan->embed);
   lap_text_add(out,
-               "/* Generated, do not edit. Made again by\n *     %s\n *\n"
+               "/* Generated, do not edit. Made again by\n *     lapidary cut %.100s --emit FILE\n *\n"
                " * The forward pass of %s: %d layers, hidden %d, vocabulary %d, embedding %s.\n"
                " * Fingerprint %s; generator %d, pass interface %d, kernel contract %d.\n *\n",
-               command, name, plan->layers, plan->hidden_size, plan->vocab_size, embed.text, fingerprint,
+               name, name, plan->layers, plan->hidden_size, plan->vocab_size, embed.text, fingerprint,
                LAP_GENERATOR_VERSION, LAP_PASS_ABI, LAP_KERNEL_CONTRACT);
   lap_text_add(
       out,
@@ -888,12 +885,12 @@ static void add_formats_type(const generator *g, lap_text *out) {
   lap_text_add(out, "} formats;\n\n");
 }
 
-static void assemble(generator *g, const char *name, const char *command, const char *fingerprint,
-                     const char *const *names, lap_text *out) {
+static void assemble(generator *g, const char *name, const char *fingerprint, const char *const *names,
+                     lap_text *out) {
   const bool pli = g->plan->per_layer_width > 0, moe = g->plan->num_experts > 0;
   lap_text forward = {0};
   add_forward(g, names, &forward); /* may still ask for products */
-  add_head_comment(g, name, command, fingerprint, names, out);
+  add_head_comment(g, name, fingerprint, names, out);
   lap_text_add(out,
                "#include \"pass/attend_rows.h\"\n%s#include \"pass/head.h\"\n#include \"pass/rows.h\"\n\n",
                moe ? "#include \"pass/experts.h\"\n" : "");
@@ -916,8 +913,7 @@ static void assemble(generator *g, const char *name, const char *command, const 
   add_entry(g, fingerprint, out);
 }
 
-static lap_status write_source(generator *g, const char *name, const char *command, lap_text *out,
-                               lap_error *error) {
+static lap_status write_source(generator *g, const char *name, lap_text *out, lap_error *error) {
   char fingerprint[LAP_PLAN_FINGERPRINT_BYTES];
   const char **names = calloc((size_t)g->layout.kinds, sizeof *names);
   if (!names) return lap_fail(error, LAP_ERROR_MEMORY, "out of memory for generated code");
@@ -927,20 +923,22 @@ static lap_status write_source(generator *g, const char *name, const char *comma
     define_embedding(g);
     for (int k = 0; k < g->layout.kinds; k++) names[k] = define_kind(g, k);
     define_norm(g, "norm_final", "s->pass->weights->final_norm", "NORMED_FORMS");
-    assemble(g, name, command, fingerprint, names, out);
+    assemble(g, name, fingerprint, names, out);
     status = lap_writer_status(&g->writer, error);
   }
   free(names);
   return status;
 }
 
-lap_status lap_cut_generate(const lap_plan *plan, const char *name, const char *command, char **source,
-                            size_t *length, lap_error *error) {
+lap_status lap_cut_generate(const lap_plan *plan, const char *path, char **source, size_t *length,
+                            lap_error *error) {
+  const char *slash = strrchr(path, '/');
+  const char *name = slash && slash[1] ? slash + 1 : path;
   generator g = {.plan = plan};
   lap_text out = {0};
   *source = NULL;
   lap_status status = lap_cut_lay_out(plan, &g.layout, error);
-  if (status == LAP_OK) status = write_source(&g, name, command, &out, error);
+  if (status == LAP_OK) status = write_source(&g, name, &out, error);
   if (status == LAP_OK) status = lap_text_take(&out, source, length, error);
   lap_text_free(&out);
   lap_writer_free(&g.writer);

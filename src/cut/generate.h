@@ -17,9 +17,9 @@ enum {
  * of the generator, of the pass interface and of the kernel contract. Errors: MEMORY. */
 lap_status lap_cut_fingerprint(const lap_plan *plan, char out[LAP_PLAN_FINGERPRINT_BYTES], lap_error *error);
 
-/* The C source. `name` says in its head which checkpoint it belongs to, `command` how it is made again; both
- * are printable. `*source` [*length] is malloc'd, terminated and the caller's. Errors: MEMORY. */
-lap_status lap_cut_generate(const lap_plan *plan, const char *name, const char *command, char **source,
-                            size_t *length, lap_error *error);
+/* The C source. The last part of `path` says in its head which checkpoint it belongs to and how it is made
+ * again. `*source` [*length] is malloc'd, terminated and the caller's. Errors: MEMORY. */
+lap_status lap_cut_generate(const lap_plan *plan, const char *path, char **source, size_t *length,
+                            lap_error *error);
 
 #endif

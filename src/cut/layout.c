@@ -41,7 +41,7 @@ static void name_kind(const lap_plan *plan, int32_t index, int32_t last, char *n
   char cache[32] = "plain";
   if (layer->kv_bits) snprintf(cache, sizeof cache, "g%db%d", layer->kv_group_size, layer->kv_bits);
   snprintf(name, size, "%s_%s_%s%s%s%s%s%s%s%s", layer->sharer ? "sharer" : "donor",
-           layer->attention == LAP_FULL ? "full" : "sliding", cache,
+           lap_attention_name(layer->attention), cache,
            layer->sharer ? "" : (layer->k_eq_v ? "_k_is_v" : "_v"),
            layer->mlp_width > plan->layer[0].mlp_width ? "_wide" : "", layer->moe ? "_moe" : "",
            plan->per_layer_width ? "_pli" : "", layer->has_layer_scalar ? "_scalar" : "",

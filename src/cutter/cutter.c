@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "cut/generate.h"
 #include "cutter/embedded.h"
@@ -32,17 +33,11 @@ typedef struct cutting {
   lap_model *model;
   const lap_gate_options *gate;
   lap_cutter_result *result;
-  char *home, *work; /* directories; work is "" until it is there */
+  char *home, *work; /* directories; NULL until they are there */
   char *source;
   size_t source_bytes;
   lap_error *error;
 } cutting;
-
-static double now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 static lap_status no_memory(const cutting *c) {
   return lap_fail(c->error, LAP_ERROR_MEMORY, "out of memory for cutting");
@@ -284,17 +279,15 @@ static lap_status prove(const cutting *c, const char *object) {
     return lap_fail(c->error, LAP_ERROR_IO, "%s", found.why);
   lap_registry_release(&c->model->cut);
   c->model->cut = found;
-  double start = now();
+  double start = lap_seconds();
   lap_status status = lap_gate_run(c->model, c->gate, &c->result->gate, c->error);
-  c->result->gate_seconds = now() - start;
+  c->result->gate_seconds = lap_seconds() - start;
   return status;
 }
 
 static lap_status publish(const cutting *c, const char *object) {
   char *source = path_in(c->work, "cut.c"), *kept = path_in(c->home, "cut.c");
-  char name[32];
-  snprintf(name, sizeof name, "cut_%s.so", c->model->kernels->name);
-  c->result->path = path_in(c->home, name);
+  c->result->path = lap_registry_object(c->model->cut.fingerprint, c->model->kernels->name);
   lap_status status = source && kept && c->result->path ? LAP_OK : no_memory(c);
   if (status == LAP_OK && rename(source, kept) != 0) status = fail_io(c, kept);
   if (status == LAP_OK && rename(object, c->result->path) != 0) status = fail_io(c, c->result->path);
@@ -304,22 +297,18 @@ static lap_status publish(const cutting *c, const char *object) {
 }
 
 static lap_status generate(cutting *c, const char *directory) {
-  const char *name = strrchr(directory, '/');
-  name = name && name[1] ? name + 1 : directory;
-  char command[160];
-  snprintf(command, sizeof command, "lapidary cut %.100s --emit FILE", name);
-  return lap_cut_generate(c->model->plan, name, command, &c->source, &c->source_bytes, c->error);
+  return lap_cut_generate(c->model->plan, directory, &c->source, &c->source_bytes, c->error);
 }
 
 static lap_status cut(cutting *c, const char *directory) {
-  double start = now();
+  double start = lap_seconds();
   lap_status status = generate(c, directory);
   c->result->source_bytes = c->source_bytes;
   if (status == LAP_OK) status = make_work(c);
   if (status == LAP_OK) status = write_sources(c);
   if (status == LAP_OK) status = begin(c, "compiling");
   if (status == LAP_OK) status = compile(c);
-  c->result->compile_seconds = now() - start;
+  c->result->compile_seconds = lap_seconds() - start;
   char *object = c->work ? path_in(c->work, "cut.so") : NULL;
   if (status == LAP_OK && !object) status = no_memory(c);
   if (status == LAP_OK) status = seal(c, object);

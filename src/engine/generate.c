@@ -10,8 +10,8 @@
  * it has been shown. */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "engine/session.h"
 
 /* ---- text on its way to the caller ----------------------------------------------------------- */
@@ -134,12 +134,6 @@ typedef struct generation {
   text_filter filter;
 } generation;
 
-static double seconds_now(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 static lap_status check_options(const lap_generate_options *options, lap_error *error) {
   if (options->max_tokens < 0)
     return lap_fail(error, LAP_ERROR_ARGUMENT, "max_tokens: %lld is negative",
@@ -153,11 +147,11 @@ static lap_status check_options(const lap_generate_options *options, lap_error *
 }
 
 static lap_status eval_prompt(generation *g, const int32_t *ids, int64_t count, lap_error *error) {
-  double start = seconds_now();
+  double start = lap_seconds();
   lap_status status = lap_session_eval(g->session, ids, count, 1, g->logits, error);
   if (status == LAP_OK) status = lap_session_end_prompt(g->session, error);
   g->result->prompt_tokens = count;
-  g->result->prompt_seconds = seconds_now() - start;
+  g->result->prompt_seconds = lap_seconds() - start;
   return status;
 }
 
@@ -195,7 +189,7 @@ static lap_status take_token(generation *g, bool *last, lap_error *error) {
 }
 
 static lap_status decode(generation *g, lap_error *error) {
-  double start = seconds_now();
+  double start = lap_seconds();
   bool last = false;
   lap_status status = LAP_OK;
   while (status == LAP_OK) {
@@ -205,7 +199,7 @@ static lap_status decode(generation *g, lap_error *error) {
   }
   if (status == LAP_OK) status = end_text(&g->filter, error);
   if (g->filter.stopped) g->result->finish = LAP_FINISH_STOP; /* perhaps only now, at the very end */
-  g->result->decode_seconds = seconds_now() - start;
+  g->result->decode_seconds = lap_seconds() - start;
   return status;
 }
 

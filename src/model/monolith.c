@@ -88,13 +88,6 @@ static lap_experts_shape experts_shape(const lap_plan *plan) {
                              .wide_forms = LAP_FORMS_ALL};
 }
 
-/* The next `bytes` of memory; NULL while bytes are only added up. */
-static void *take(unsigned char *base, size_t *used, size_t bytes) {
-  void *at = base ? base + *used : NULL;
-  *used += lap_aligned(bytes);
-  return at;
-}
-
 /* The distinct shapes of the model's attention: two, in every published one. */
 static int list_shapes(const lap_plan *plan, lap_attend_shape shapes[LAP_MAX_LAYERS]) {
   int count = 0;
@@ -111,7 +104,7 @@ static void place_attention(mono *m, unsigned char *base, size_t *used) {
   lap_attend_shape shapes[LAP_MAX_LAYERS];
   int count = list_shapes(m->plan, shapes);
   *used += lap_attend_place_memory(shapes, count, m->pass, base ? base + *used : NULL, &m->attend);
-  m->attend.tiles = take(base, used, (size_t)m->pass->capacity * sizeof(lap_tile));
+  m->attend.tiles = lap_take(base, used, (size_t)m->pass->capacity * sizeof(lap_tile));
 }
 
 /* How the inputs lie in memory depends on the number of rows still on their way. */
@@ -150,15 +143,15 @@ static size_t place(mono *m, lap_pass *pass, unsigned char *base) {
       {&m->sine[1], plan->rope[1].rotated_pairs},
   };
   for (size_t i = 0; i < sizeof list / sizeof *list; i++)
-    *list[i].buffer = take(base, &used, rows * (size_t)list[i].width * sizeof(float));
-  m->wide = take(base, &used, rows * lap_input_row_bytes(w.wide, LAP_FORMS_ALL));
+    *list[i].buffer = lap_take(base, &used, rows * (size_t)list[i].width * sizeof(float));
+  m->wide = lap_take(base, &used, rows * lap_input_row_bytes(w.wide, LAP_FORMS_ALL));
   place_attention(m, base, &used);
   if (plan->num_experts) {
     lap_experts_run run;
-    m->experts = take(base, &used, lap_experts_place(experts_shape(plan), &run, NULL));
+    m->experts = lap_take(base, &used, lap_experts_place(experts_shape(plan), &run, NULL));
   }
-  m->input_memory = take(base, &used, rows * lap_input_row_bytes(hidden, LAP_FORMS_ALL));
-  m->embedded_memory = take(base, &used, rows * lap_input_row_bytes(hidden, LAP_FORMS_ALL));
+  m->input_memory = lap_take(base, &used, rows * lap_input_row_bytes(hidden, LAP_FORMS_ALL));
+  m->embedded_memory = lap_take(base, &used, rows * lap_input_row_bytes(hidden, LAP_FORMS_ALL));
   if (base) place_inputs(m);
   return used;
 }

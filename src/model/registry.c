@@ -56,7 +56,7 @@ void lap_registry_seal(const char *fingerprint, const unsigned char *data, size_
   memcpy(seal, seal_magic, sizeof seal_magic);
   put_u32(seal + SEAL_ABI, LAP_PASS_ABI);
   put_u32(seal + SEAL_CONTRACT, LAP_KERNEL_CONTRACT);
-  memcpy(seal + SEAL_FINGERPRINT, fingerprint, LAP_CUT_NAME - 1);
+  memcpy(seal + SEAL_FINGERPRINT, fingerprint, LAP_PLAN_FINGERPRINT_BYTES - 1);
   memcpy(seal + SEAL_BYTES, &length, sizeof length);
   hash_object(data, bytes, seal, seal + SEAL_HASH);
 }
@@ -72,7 +72,7 @@ static bool check_seal(const char *path, const unsigned char *data, size_t bytes
     return refuse(found, "%s: was made for another version of the interface (%u.%u, this is %d.%d)", path,
                   lap_load_u32(seal + SEAL_ABI), lap_load_u32(seal + SEAL_CONTRACT), LAP_PASS_ABI,
                   LAP_KERNEL_CONTRACT);
-  if (memcmp(seal + SEAL_FINGERPRINT, found->fingerprint, LAP_CUT_NAME - 1) != 0)
+  if (memcmp(seal + SEAL_FINGERPRINT, found->fingerprint, LAP_PLAN_FINGERPRINT_BYTES - 1) != 0)
     return refuse(found, "%s: is the cut of %.16s", path, (const char *)seal + SEAL_FINGERPRINT);
   hash_object(data, bytes - LAP_CUT_SEAL_BYTES, seal, digest);
   if (lap_load_u64(seal + SEAL_BYTES) != bytes - LAP_CUT_SEAL_BYTES ||
@@ -193,14 +193,12 @@ void lap_registry_find(const char *isa, lap_found_cut *found) {
       found->code = builtin_cuts[i];
       return;
     }
-  char *directory = lap_registry_directory(found->fingerprint), *path = NULL;
-  if (directory && asprintf(&path, "%s/cut_%s.so", directory, isa) < 0) path = NULL;
+  char *path = lap_registry_object(found->fingerprint, isa);
   if (!path || access(path, F_OK) != 0)
     refuse(found, "there is no cut of this checkpoint (%s); `lapidary cut` makes one", found->fingerprint);
   else
     lap_registry_load(path, isa, found);
   free(path);
-  free(directory);
 }
 
 void lap_registry_release(lap_found_cut *found) {
@@ -220,4 +218,11 @@ char *lap_registry_directory(const char *fingerprint) {
   else if (home && home[0] == '/')
     length = asprintf(&path, "%s/.cache/lapidary%s%s", home, slash, fingerprint);
   return length < 0 ? NULL : path;
+}
+
+char *lap_registry_object(const char *fingerprint, const char *isa) {
+  char *directory = lap_registry_directory(fingerprint), *path = NULL;
+  if (directory && asprintf(&path, "%s/cut_%s.so", directory, isa) < 0) path = NULL;
+  free(directory);
+  return path;
 }

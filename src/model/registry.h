@@ -10,16 +10,16 @@
 #define LAP_MODEL_REGISTRY_H
 
 #include "base/error.h"
+#include "checkpoint/fingerprint.h"
 #include "pass/pass.h"
 
 enum {
-  LAP_CUT_NAME = 17, /* 16 hexadecimal digits and a terminator */
   LAP_CUT_SEAL_BYTES = 72,
   LAP_CUT_WHY = 320
 };
 
 typedef struct lap_found_cut {
-  char fingerprint[LAP_CUT_NAME];
+  char fingerprint[LAP_PLAN_FINGERPRINT_BYTES];
   const lap_cut *code;   /* NULL: there is none */
   void *handle;          /* of a loaded object */
   char *path;            /* of a loaded object, malloc'd; NULL if built in */
@@ -41,6 +41,9 @@ void lap_registry_release(lap_found_cut *found);
 /* The directory of all stored cuts, or of one (`fingerprint`, else NULL), malloc'd; NULL if there is no home
  * for them (neither variable is set) or no memory. */
 char *lap_registry_directory(const char *fingerprint);
+
+/* Where the stored cut for an instruction set belongs, malloc'd; NULL as above. */
+char *lap_registry_object(const char *fingerprint, const char *isa);
 
 /* The seal of an object of `bytes` bytes at `data`. */
 void lap_registry_seal(const char *fingerprint, const unsigned char *data, size_t bytes,

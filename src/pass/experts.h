@@ -51,29 +51,23 @@ typedef struct lap_experts_run {
   int rows, count;
 } lap_experts_run;
 
-LAP_INLINE void *lap_experts_take(unsigned char *base, size_t *used, size_t count, size_t size) {
-  size_t at = *used;
-  *used += lap_aligned(count * size);
-  return base ? base + at : NULL;
-}
-
 /* Lays a tile's buffers out in memory; with base NULL it only adds up their bytes. */
 static inline size_t lap_experts_place(const lap_experts_shape s, lap_experts_run *run, unsigned char *base) {
   const size_t rows = LAP_EXPERT_TILE_ROWS, slots = rows * (size_t)s.top_k;
   const size_t hidden = (size_t)s.hidden, width = (size_t)s.width;
   size_t used = 0;
-  run->router_normed = lap_experts_take(base, &used, rows * hidden, sizeof(float));
-  run->scores = lap_experts_take(base, &used, rows * (size_t)s.experts, sizeof(float));
-  run->gathered = lap_experts_take(base, &used, slots * hidden, sizeof(float));
-  run->gate = lap_experts_take(base, &used, slots * width, sizeof(float));
-  run->up = lap_experts_take(base, &used, slots * width, sizeof(float));
-  run->down = lap_experts_take(base, &used, slots * hidden, sizeof(float));
-  run->slots = lap_experts_take(base, &used, slots, sizeof(lap_slot));
-  run->products = lap_experts_take(base, &used, slots, sizeof(lap_product));
-  run->stack = lap_experts_take(base, &used, 2 * slots, sizeof(lap_weight));
-  void *router = lap_experts_take(base, &used, rows, lap_input_row_bytes(s.hidden, s.router_forms));
-  void *input = lap_experts_take(base, &used, slots, lap_input_row_bytes(s.hidden, s.forms));
-  void *wide = lap_experts_take(base, &used, slots, lap_input_row_bytes(s.width, s.wide_forms));
+  run->router_normed = lap_take(base, &used, rows * hidden * sizeof(float));
+  run->scores = lap_take(base, &used, rows * (size_t)s.experts * sizeof(float));
+  run->gathered = lap_take(base, &used, slots * hidden * sizeof(float));
+  run->gate = lap_take(base, &used, slots * width * sizeof(float));
+  run->up = lap_take(base, &used, slots * width * sizeof(float));
+  run->down = lap_take(base, &used, slots * hidden * sizeof(float));
+  run->slots = lap_take(base, &used, slots * sizeof(lap_slot));
+  run->products = lap_take(base, &used, slots * sizeof(lap_product));
+  run->stack = lap_take(base, &used, 2 * slots * sizeof(lap_weight));
+  void *router = lap_take(base, &used, (rows)*lap_input_row_bytes(s.hidden, s.router_forms));
+  void *input = lap_take(base, &used, (slots)*lap_input_row_bytes(s.hidden, s.forms));
+  void *wide = lap_take(base, &used, (slots)*lap_input_row_bytes(s.width, s.wide_forms));
   if (base) {
     run->router_input = lap_input_place(s.hidden, s.router_forms, run->router_normed, router, (int)rows, 0);
     run->input = lap_input_place(s.hidden, s.forms, run->gathered, input, (int)slots, 0);

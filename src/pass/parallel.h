@@ -19,6 +19,13 @@ LAP_INLINE size_t lap_aligned(size_t bytes) {
   return (bytes + LAP_ALIGNMENT - 1) / LAP_ALIGNMENT * LAP_ALIGNMENT;
 }
 
+/* The next `bytes` of memory that is being divided; NULL while bytes are only added up. */
+LAP_INLINE void *lap_take(unsigned char *base, size_t *used, size_t bytes) {
+  void *at = base ? base + *used : NULL;
+  *used += lap_aligned(bytes);
+  return at;
+}
+
 /* ---- activations ---- */
 
 /* The quantized forms that readers may want. */

@@ -127,7 +127,7 @@ static void evaluate_plan(lap_tensors *tensors, lap_plan *plan) {
   lap_kv *kv;
   if (!pool && lap_pool_create(1, &pool, &error) != LAP_OK) abort();
   char *source;
-  if (lap_cut_generate(plan, "tiny", "fuzz", &source, NULL, &error) != LAP_OK) abort();
+  if (lap_cut_generate(plan, "tiny", &source, NULL, &error) != LAP_OK) abort();
   free(source);
   if (lap_model_assemble("tiny", tensors, plan, &model, &error) != LAP_OK) abort();
   if (lap_forward_create(model, pool, &forward, &error) != LAP_OK) abort();

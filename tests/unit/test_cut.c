@@ -83,7 +83,7 @@ static char *source_of(const char *name, lap_kv_mode kv, char fingerprint[LAP_PL
                                      .kv_config = path_of("%s/%s.kv_config.json", CONFIGS, name)};
   expect_ok(lap_forge_plan(&options, kv, &plan, &error), &error);
   expect_ok(lap_cut_fingerprint(plan, fingerprint, &error), &error);
-  expect_ok(lap_cut_generate(plan, name, "lapidary cut", &source, &length, &error), &error);
+  expect_ok(lap_cut_generate(plan, name, &source, &length, &error), &error);
   assert_int_equal(strlen(source), length);
   lap_plan_free(plan);
   return source;
