@@ -83,18 +83,21 @@ static const char *define_product(generator *g, const lap_linear *linear) {
   return lap_writer_function(&g->writer, LAP_SECTION_PRODUCTS, "static void ", name, &text);
 }
 
-static const char *define_pair(generator *g, const lap_linear *gate, const lap_linear *up) {
+/* gelu(gate x) * (up x), in the forms called `forms`. */
+static const char *define_pair(generator *g, const lap_linear *gate, const lap_linear *up, const char *prefix,
+                               const char *forms) {
   lap_text text = {0};
   char name[96];
   const word a = weight_word(gate), b = weight_word(up);
+  const char *first = define_product(g, gate), *second = define_product(g, up);
   if (strcmp(a.text, b.text) == 0)
-    snprintf(name, sizeof name, "gate_up_%s_%d", a.text, gate->in_features);
+    snprintf(name, sizeof name, "%sgate_up_%s_%d", prefix, a.text, gate->in_features);
   else
-    snprintf(name, sizeof name, "gate_%s_up_%s_%d", a.text, b.text, gate->in_features);
-  lap_text_add(&text, "(const lap_product *p, int first, int last) {\n");
-  add_weight(&text, gate, "weight", "y");
-  add_weight(&text, up, "second", "second_y");
-  lap_text_add(&text, "  lap_join_pair(p, first, last);\n}\n");
+    snprintf(name, sizeof name, "%sgate_%s_up_%s_%d", prefix, a.text, b.text, gate->in_features);
+  lap_text_add(&text,
+               "(const lap_product *p, int first, int last) {\n"
+               "  lap_multiply_pair(%s, %s, %s, p, first, last);\n}\n",
+               forms, first, second);
   return lap_writer_function(&g->writer, LAP_SECTION_PRODUCTS, "static void ", name, &text);
 }
 
@@ -137,9 +140,10 @@ static bool slot_varies(const lap_cut_kind *kind, const struct product_slot *slo
 }
 
 static const char *define_slot(generator *g, const lap_layer *layer, const struct product_slot *slot) {
-  const lap_linear *first = &layer->linear[slot->which];
-  return slot->which == slot->second ? define_product(g, first)
-                                     : define_pair(g, first, &layer->linear[slot->second]);
+  const lap_linear *first = &layer->linear[slot->which], *second = &layer->linear[slot->second];
+  if (first == second) return define_product(g, first);
+  return slot->which == LAP_GATE_PROJ ? define_pair(g, first, second, "", "MLP_FORMS")
+                                      : define_pair(g, first, second, "expert_", "EXPERT_WIDE_FORMS");
 }
 
 static bool kind_varies(const lap_cut_kind *kind) {
@@ -165,7 +169,7 @@ static function_name product_of(generator *g, const lap_cut_kind *kind, lap_laye
 
 static const char *define_row(generator *g, const char *name, lap_text *body) {
   lap_text text = {0};
-  lap_text_add(&text, "(void *context, int row) {\n  const step *s = context;\n%s}\n",
+  lap_text_add(&text, "(void *context, int row) {\n  const lap_step *s = context;\n%s}\n",
                body->data ? body->data : "");
   if (body->failed) g->writer.failed = true;
   lap_text_free(body);
@@ -177,28 +181,28 @@ static void define_embedding(generator *g) {
   lap_text body = {0};
   if (plan->per_layer_width) {
     lap_text_add(&body,
-                 "  lap_input_fill(HIDDEN, EMBEDDED_FORMS, row_at(s, AT_EMBEDDED, HIDDEN, row), "
+                 "  lap_input_fill(HIDDEN, EMBEDDED_FORMS, lap_row_at(s, AT_EMBEDDED, HIDDEN, row), "
                  "&s->embedded, row);\n");
     define_row(g, "quantize_embedding", &body);
   }
   lap_text_add(
       &body,
       "  const lap_row *token = &s->pass->row[row];\n"
-      "  float *h = row_at(s, AT_HIDDEN, HIDDEN, row);\n"
+      "  float *h = lap_row_at(s, AT_HIDDEN, HIDDEN, row);\n"
       "  lap_table_row(%d, %d, %s, HIDDEN, &s->pass->weights->embed, token->id, 0, HIDDEN, %af, h);\n",
       plan->embed.bits, plan->embed.bits ? plan->embed.group_size : 64, format_word(plan->embed.dtype),
       (double)plan->embed_scale);
   for (int i = 0; i < 2; i++) {
     const char *type = type_capitals((lap_attention)i);
-    lap_text_add(
-        &body,
-        "  lap_rope_table(s->pass->rope_frequency[LAP_%s], PAIRS_%s, token->position,\n"
-        "                 row_at(s, AT_COSINE_%s, PAIRS_%s, row), row_at(s, AT_SINE_%s, PAIRS_%s, row));\n",
-        type, type, type, type, type, type);
+    lap_text_add(&body,
+                 "  lap_rope_table(s->pass->rope_frequency[LAP_%s], PAIRS_%s, token->position,\n"
+                 "                 lap_row_at(s, AT_COSINE_%s, PAIRS_%s, row), lap_row_at(s, AT_SINE_%s, "
+                 "PAIRS_%s, row));\n",
+                 type, type, type, type, type, type);
   }
   if (plan->per_layer_width)
     lap_text_add(&body,
-                 "  memcpy(row_at(s, AT_EMBEDDED, HIDDEN, row), h, HIDDEN * sizeof *h);\n"
+                 "  memcpy(lap_row_at(s, AT_EMBEDDED, HIDDEN, row), h, HIDDEN * sizeof *h);\n"
                  "  quantize_embedding(context, row);\n");
   define_row(g, "embed", &body);
 }
@@ -206,21 +210,21 @@ static void define_embedding(generator *g) {
 /* rms_norm of the stream into the input of products. `norm` is an expression. */
 static void add_norm(lap_text *body, const char *norm, const char *forms) {
   lap_text_add(body,
-               "  lap_row_norm(HIDDEN, EPS, %s, row_at(s, AT_HIDDEN, HIDDEN, row), %s,\n"
-               "               row_at(s, AT_NORMED, HIDDEN, row), &s->normed, row);\n",
+               "  lap_row_norm(HIDDEN, EPS, %s, lap_row_at(s, AT_HIDDEN, HIDDEN, row), %s,\n"
+               "               lap_row_at(s, AT_NORMED, HIDDEN, row), &s->normed, row);\n",
                forms, norm);
 }
 
 static void add_back(lap_text *body, const char *norm) {
   lap_text_add(body,
-               "  lap_row_add_norm(HIDDEN, EPS, row_at(s, AT_OUTPUT, HIDDEN, row), s->w->vector[%s],\n"
-               "                   row_at(s, AT_HIDDEN, HIDDEN, row));\n",
+               "  lap_row_add_norm(HIDDEN, EPS, lap_row_at(s, AT_OUTPUT, HIDDEN, row), s->w->vector[%s],\n"
+               "                   lap_row_at(s, AT_HIDDEN, HIDDEN, row));\n",
                norm);
 }
 
 static void add_scalar(lap_text *body) {
   lap_text_add(body,
-               "  lap_row_scale(HIDDEN, s->w->vector[LAP_LAYER_SCALAR][0], row_at(s, AT_HIDDEN, HIDDEN, "
+               "  lap_row_scale(HIDDEN, s->w->vector[LAP_LAYER_SCALAR][0], lap_row_at(s, AT_HIDDEN, HIDDEN, "
                "row));\n");
 }
 
@@ -234,9 +238,9 @@ static const char *define_quantize(generator *g, const char *name, int width, co
                                    const char *at) {
   lap_text body = {0};
   lap_text_add(&body,
-               "  const lap_input wide = wide_input(s, %d, %s, %s);\n"
-               "  lap_input_fill(%d, %s, row_at(s, %s, %d, row), &wide, row);\n",
-               width, forms, at, width, forms, at, width);
+               "  const lap_input input = lap_input_at(s, %d, %s, %s, %s_FORMS);\n"
+               "  lap_input_fill(%d, %s, lap_row_at(s, %s, %d, row), &input, row);\n",
+               width, forms, at, at, width, forms, at, width);
   return define_row(g, name, &body);
 }
 
@@ -247,16 +251,17 @@ static const char *define_keys(generator *g, const lap_layer *layer) {
   const int width = layer->kv_heads * layer->head_dim;
   snprintf(name, sizeof name, "keys_%s_%s%s", lap_attention_name(layer->attention), cache_word(layer).text,
            layer->k_eq_v ? "_k_is_v" : "");
-  lap_text_add(&body,
-               "  const lap_row *token = &s->pass->row[row];\n"
-               "  lap_row_keys(%d, %d, PAIRS_%s, EPS, %d, %d, %d, row_at(s, AT_KEY, %d, row), row_at(s, "
-               "AT_VALUE, %d, row),\n"
-               "               s->w->vector[LAP_K_NORM], row_at(s, AT_COSINE_%s, PAIRS_%s, row),\n"
-               "               row_at(s, AT_SINE_%s, PAIRS_%s, row), lap_pass_kv(s->pass, token->segment, "
-               "s->cache)->planes,\n"
-               "               token->position);\n",
-               layer->kv_heads, layer->head_dim, type, layer->k_eq_v, lap_cut_cache_bits(layer),
-               lap_cut_cache_group(layer), width, width, type, type, type, type);
+  lap_text_add(
+      &body,
+      "  const lap_row *token = &s->pass->row[row];\n"
+      "  lap_row_keys(%d, %d, PAIRS_%s, EPS, %d, %d, %d, lap_row_at(s, AT_KEY, %d, row), lap_row_at(s, "
+      "AT_VALUE, %d, row),\n"
+      "               s->w->vector[LAP_K_NORM], lap_row_at(s, AT_COSINE_%s, PAIRS_%s, row),\n"
+      "               lap_row_at(s, AT_SINE_%s, PAIRS_%s, row), lap_pass_kv(s->pass, token->segment, "
+      "s->cache)->planes,\n"
+      "               token->position);\n",
+      layer->kv_heads, layer->head_dim, type, layer->k_eq_v, lap_cut_cache_bits(layer),
+      lap_cut_cache_group(layer), width, width, type, type, type, type);
   return define_row(g, name, &body);
 }
 
@@ -265,12 +270,13 @@ static const char *define_queries(generator *g, const lap_layer *layer) {
   char name[96];
   const char *type = type_capitals(layer->attention);
   snprintf(name, sizeof name, "queries_%s", lap_attention_name(layer->attention));
-  lap_text_add(&body,
-               "  lap_row_queries(%d, %d, PAIRS_%s, EPS, row_at(s, AT_QUERY, %d, row), "
-               "s->w->vector[LAP_Q_NORM],\n"
-               "                  row_at(s, AT_COSINE_%s, PAIRS_%s, row), row_at(s, AT_SINE_%s, PAIRS_%s, "
-               "row));\n",
-               layer->heads, layer->head_dim, type, layer->heads * layer->head_dim, type, type, type, type);
+  lap_text_add(
+      &body,
+      "  lap_row_queries(%d, %d, PAIRS_%s, EPS, lap_row_at(s, AT_QUERY, %d, row), "
+      "s->w->vector[LAP_Q_NORM],\n"
+      "                  lap_row_at(s, AT_COSINE_%s, PAIRS_%s, row), lap_row_at(s, AT_SINE_%s, PAIRS_%s, "
+      "row));\n",
+      layer->heads, layer->head_dim, type, layer->heads * layer->head_dim, type, type, type, type);
   return define_row(g, name, &body);
 }
 
@@ -289,16 +295,16 @@ static const char *define_add_feed_forward(generator *g, const lap_layer *layer)
            last && layer->has_layer_scalar ? "_scaled" : "");
   if (layer->moe)
     lap_text_add(&body,
-                 "  float *dense = row_at(s, AT_OUTPUT, HIDDEN, row);\n"
+                 "  float *dense = lap_row_at(s, AT_OUTPUT, HIDDEN, row);\n"
                  "  LAP_ISA(lap_rms_norm)(dense, s->w->vector[LAP_POST_FEEDFORWARD_NORM_1], HIDDEN, EPS, "
                  "dense);\n"
-                 "  lap_row_add_norm(HIDDEN, EPS, row_at(s, AT_NORMED, HIDDEN, row), "
+                 "  lap_row_add_norm(HIDDEN, EPS, lap_row_at(s, AT_NORMED, HIDDEN, row), "
                  "s->w->vector[LAP_POST_FEEDFORWARD_NORM_2], dense);\n");
   add_back(&body, "LAP_POST_FEEDFORWARD_NORM");
   if (last && layer->has_layer_scalar) add_scalar(&body);
   if (!last)
     lap_text_add(&body,
-                 "  lap_input_fill(HIDDEN, NORMED_FORMS, row_at(s, AT_HIDDEN, HIDDEN, row), &s->normed, "
+                 "  lap_input_fill(HIDDEN, NORMED_FORMS, lap_row_at(s, AT_HIDDEN, HIDDEN, row), &s->normed, "
                  "row);\n");
   return define_row(g, name, &body);
 }
@@ -309,14 +315,15 @@ static const char *define_gate_per_layer(generator *g) {
   lap_text_add(
       &body,
       "  const lap_weights *weights = s->pass->weights;\n"
-      "  const lap_input wide = wide_input(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE);\n"
-      "  float table[PER_LAYER], *pli = row_at(s, AT_PLI, PER_LAYER, row), *gate = row_at(s, AT_GATE, "
+      "  const lap_input input = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);\n"
+      "  float table[PER_LAYER], *pli = lap_row_at(s, AT_PLI, PER_LAYER, row), *gate = lap_row_at(s, "
+      "AT_GATE, "
       "PER_LAYER, row);\n"
       "  lap_table_row(%d, %d, %s, LAYERS * PER_LAYER, &weights->embed_per_layer, s->pass->row[row].id,\n"
       "                s->layer * PER_LAYER, PER_LAYER, %af, table);\n"
       "  lap_row_per_layer_input(PER_LAYER, EPS, %af, weights->per_layer_norm, table, pli);\n"
       "  LAP_ISA(lap_geglu)(gate, pli, PER_LAYER, gate);\n"
-      "  lap_input_fill(PER_LAYER, PER_LAYER_FORMS, gate, &wide, row);\n",
+      "  lap_input_fill(PER_LAYER, PER_LAYER_FORMS, gate, &input, row);\n",
       plan->embed_per_layer.bits, plan->embed_per_layer.bits ? plan->embed_per_layer.group_size : 64,
       format_word(plan->embed_per_layer.dtype), (double)plan->per_layer_embed_scale,
       (double)plan->per_layer_projection_scale);
@@ -367,11 +374,12 @@ static const char *define_attention(generator *g, const lap_layer *layer) {
                shape);
   const char *fold_name = lap_writer_function(&g->writer, LAP_SECTION_ATTENTION, "static void ", name, &fold);
   snprintf(name, sizeof name, "attend_%s", shape);
-  lap_text_add(&run,
-               "(const step *s) {\n"
-               "  static const lap_attend_code code = {LAP_ATTENTION_TILED, %s, %s};\n"
-               "  lap_run_attention(%s(), &code, s->pass, &s->attention, at(s, AT_QUERY), s->cache);\n}\n",
-               tile_name, fold_name, shape);
+  lap_text_add(
+      &run,
+      "(const lap_step *s) {\n"
+      "  static const lap_attend_code code = {LAP_ATTENTION_TILED, %s, %s};\n"
+      "  lap_run_attention(%s(), &code, s->pass, &s->attention, lap_at(s, AT_QUERY), s->cache);\n}\n",
+      tile_name, fold_name, shape);
   return lap_writer_function(&g->writer, LAP_SECTION_ATTENTION, "static void ", name, &run);
 }
 
@@ -391,13 +399,12 @@ static void define_experts(generator *g) {
       "(void) {\n  return (lap_experts_shape){.hidden = HIDDEN, .experts = %d, .top_k = %d, .width = "
       "%d, .eps = EPS,\n"
       "                             .router_forms = ROUTER_FORMS, .forms = EXPERT_FORMS, "
-      ".wide_forms = EXPERT_WIDE_FORMS};\n}\n",
-      plan->num_experts, plan->top_k_experts, plan->moe_width);
+      ".wide_forms = EXPERT_WIDE_FORMS, .wide_floats = %d};\n}\n",
+      plan->num_experts, plan->top_k_experts, plan->moe_width, g->layout.forms.expert_floats);
   lap_writer_function(&g->writer, LAP_SECTION_EXPERTS, "LAP_INLINE lap_experts_shape ", "experts_shape",
                       &text);
   define_expert_task(g, "norm_router", "lap_experts_norm_router");
   define_expert_task(g, "gather_slot", "lap_experts_gather");
-  define_expert_task(g, "quantize_slot", "lap_experts_quantize");
 }
 
 /* ---- a kind of layer ---- */
@@ -416,7 +423,7 @@ static const char *const linear_words[LAP_LAYER_LINEARS] = {
     [LAP_PLI_PROJECTION] = "LAP_PLI_PROJECTION",
 };
 
-/* A call of `function`, product or run_product, for one linear. */
+/* A call of `function`, lap_step_linear or lap_step_run, for one linear. */
 static void add_linear(generator *g, lap_text *text, const lap_cut_kind *kind, const char *function,
                        lap_layer_linear which, const char *input, const char *y) {
   const lap_linear *linear = &g->plan->layer[kind->first].linear[which];
@@ -427,7 +434,7 @@ static void add_linear(generator *g, lap_text *text, const lap_cut_kind *kind, c
 static void add_one_product(generator *g, lap_text *text, const lap_cut_kind *kind, lap_layer_linear which,
                             const char *input, const char *y) {
   lap_text_add(text, "  ");
-  add_linear(g, text, kind, "run_product", which, input, y);
+  add_linear(g, text, kind, "lap_step_run", which, input, y);
   lap_text_add(text, ";\n");
 }
 
@@ -448,13 +455,14 @@ static void add_input_products(generator *g, lap_text *text, const lap_cut_kind 
   for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
     if (!list[i].wanted) continue;
     lap_text_add(text, "%s    ", indent);
-    add_linear(g, text, kind, "product", list[i].which, "s->normed", list[i].y);
+    add_linear(g, text, kind, "lap_step_linear", list[i].which, "s->normed", list[i].y);
     lap_text_add(text, ",\n");
     count++;
   }
   if (queries && plan->per_layer_width) {
-    lap_text_add(text, "%s    product_with(s, %s, &s->w->pli_rows, %d, %d, &s->embedded, AT_PLI),\n", indent,
-                 define_product(g, &plan->per_layer_projection), plan->per_layer_width, plan->hidden_size);
+    lap_text_add(text, "%s    lap_step_product(s, %s, &s->w->pli_rows, %d, %d, &s->embedded, AT_PLI),\n",
+                 indent, define_product(g, &plan->per_layer_projection), plan->per_layer_width,
+                 plan->hidden_size);
     count++;
   }
   lap_text_add(text, "%s}, %d);\n", indent, count);
@@ -496,7 +504,7 @@ static void add_attention(generator *g, lap_text *text, const lap_cut_kind *kind
   lap_text_add(text, "  %s(s);\n  /* h = h + norm(W attention) */\n", define_attention(g, layer));
   snprintf(name, sizeof name, "quantize_attention_%d", width);
   add_rows(text, "  ", define_quantize(g, name, width, "ATTENTION_FORMS", "AT_QUERY"));
-  lap_text_add(text, "  wide = wide_input(s, %d, ATTENTION_FORMS, AT_QUERY);\n", width);
+  lap_text_add(text, "  wide = lap_input_at(s, %d, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);\n", width);
   add_one_product(g, text, kind, LAP_O_PROJ, "wide", "AT_OUTPUT");
   add_rows(text, "  ", define_add_attention(g));
 }
@@ -504,12 +512,11 @@ static void add_attention(generator *g, lap_text *text, const lap_cut_kind *kind
 static void add_mlp(generator *g, lap_text *text, const lap_cut_kind *kind) {
   const lap_layer *layer = &g->plan->layer[kind->first];
   const int width = layer->mlp_width;
-  char name[64];
-  lap_text_add(text, "  /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */\n");
-  lap_text_add(text, "  run_gate_up(s, %s, %d, HIDDEN);\n", product_of(g, kind, LAP_GATE_PROJ).text, width);
-  snprintf(name, sizeof name, "quantize_mlp_%d", width);
-  add_rows(text, "  ", define_quantize(g, name, width, "MLP_FORMS", "AT_GATE"));
-  lap_text_add(text, "  wide = wide_input(s, %d, MLP_FORMS, AT_GATE);\n", width);
+  lap_text_add(text,
+               "  /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */\n"
+               "  wide = lap_input_at(s, %d, MLP_FORMS, AT_GATE, AT_GATE_FORMS);\n"
+               "  lap_step_gate_up(s, %s, %d, HIDDEN, &wide, %d);\n",
+               width, product_of(g, kind, LAP_GATE_PROJ).text, width, g->layout.forms.mlp_floats);
   add_one_product(g, text, kind, LAP_DOWN_PROJ, "wide", "AT_OUTPUT");
 }
 
@@ -517,24 +524,24 @@ static void add_experts(generator *g, lap_text *text, const lap_cut_kind *kind) 
   lap_text_add(text, "  /* and the experts' sum, over a norm of its own */\n");
   add_rows(text, "  ", define_norm(g, "norm_experts", "s->w->vector[LAP_PRE_FEEDFORWARD_NORM_2]", "0"));
   define_experts(g);
-  lap_text_add(text,
-               "  const lap_experts_code experts = {norm_router, gather_slot, quantize_slot, %s, %s, %s};\n",
+  lap_text_add(text, "  const lap_experts_code experts = {norm_router, gather_slot, %s, %s, %s};\n",
                product_of(g, kind, LAP_ROUTER).text, product_of(g, kind, LAP_EXPERT_GATE).text,
                product_of(g, kind, LAP_EXPERT_DOWN).text);
-  lap_text_add(text,
-               "  lap_run_experts(experts_shape(), &experts, p, layer, s->experts, at(s, AT_HIDDEN), at(s, "
-               "AT_NORMED));\n");
+  lap_text_add(
+      text,
+      "  lap_run_experts(experts_shape(), &experts, p, layer, s->experts, lap_at(s, AT_HIDDEN), lap_at(s, "
+      "AT_NORMED));\n");
 }
 
 static void add_per_layer_input(generator *g, lap_text *text, const lap_cut_kind *kind) {
   const lap_layer *layer = &g->plan->layer[kind->first];
   lap_text_add(text, "  /* h = %s(h + norm(W_back (gelu(W_gate h) * pli))) */\n",
                layer->has_layer_scalar ? "scalar * " : "");
-  lap_text_add(text, "  lap_input hidden = s->normed;\n  hidden.x = at(s, AT_HIDDEN);\n");
+  lap_text_add(text, "  lap_input hidden = s->normed;\n  hidden.x = lap_at(s, AT_HIDDEN);\n");
   add_one_product(g, text, kind, LAP_PLI_GATE, "hidden", "AT_GATE");
   add_rows(text, "  ", define_gate_per_layer(g));
-  lap_text_add(text, "  lap_pass_show(p, \"per_layer_input\", layer, at(s, AT_PLI), PER_LAYER);\n");
-  lap_text_add(text, "  wide = wide_input(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE);\n");
+  lap_text_add(text, "  lap_pass_show(p, \"per_layer_input\", layer, lap_at(s, AT_PLI), PER_LAYER);\n");
+  lap_text_add(text, "  wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);\n");
   add_one_product(g, text, kind, LAP_PLI_PROJECTION, "wide", "AT_OUTPUT");
   add_rows(text, "  ", define_add_per_layer(g, layer));
 }
@@ -564,8 +571,8 @@ static const char *define_kind(generator *g, int index) {
   add_layer_list(g, index, &before);
   lap_text_add(&before, ". */\nstatic void ");
   lap_text_add(&text,
-               "(step *s, int layer, int cache%s) {\n  lap_pass *p = s->pass;\n  lap_input wide;\n"
-               "  begin_layer(s, layer, cache);\n",
+               "(lap_step *s, int layer, int cache%s) {\n  lap_pass *p = s->pass;\n  lap_input wide;\n"
+               "  lap_step_begin(s, layer, cache);\n",
                kind_varies(kind) ? ", const formats *f" : "");
   add_heads(g, &text, kind);
   add_attention(g, &text, kind);
@@ -573,7 +580,7 @@ static const char *define_kind(generator *g, int index) {
   if (layer->moe) add_experts(g, &text, kind);
   add_rows(&text, "  ", define_add_feed_forward(g, layer));
   if (g->plan->per_layer_width) add_per_layer_input(g, &text, kind);
-  lap_text_add(&text, "  lap_pass_show(p, \"layer\", layer, at(s, AT_HIDDEN), HIDDEN);\n}\n");
+  lap_text_add(&text, "  lap_pass_show(p, \"layer\", layer, lap_at(s, AT_HIDDEN), HIDDEN);\n}\n");
   if (before.failed) g->writer.failed = true;
   g->varies = g->varies || kind_varies(kind);
   const char *name =
@@ -591,7 +598,7 @@ static void add_number(lap_text *out, const char *name, long value) {
 static void add_constants(const generator *g, lap_text *out) {
   const lap_plan *plan = g->plan;
   const lap_cut_places *at = &g->layout.at;
-  const lap_cut_forms *forms = &g->layout.forms;
+  const lap_plan_forms *forms = &g->layout.forms;
   const bool pli = plan->per_layer_width > 0, moe = plan->num_experts > 0;
   const struct {
     const char *name;
@@ -624,9 +631,9 @@ static void add_constants(const generator *g, lap_text *out) {
                 {"AT_QUERY", at->query},
                 {"AT_KEY", at->key},
                 {"AT_VALUE", at->value},
+                {"AT_QUERY_FORMS", at->query_forms},
                 {"AT_GATE", at->gate},
-                {"AT_UP", at->up},
-                {"AT_WIDE_FORMS", at->wide_forms},
+                {"AT_GATE_FORMS", at->gate_forms},
                 {"AT_TILES", at->tiles},
                 {"ROW_BYTES", at->row_bytes}};
   lap_text_add(out,
@@ -634,94 +641,36 @@ static void add_constants(const generator *g, lap_text *out) {
                "enum {\n");
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) add_number(out, sizes[i].name, sizes[i].value);
   lap_text_add(out, "};\n#define EPS %af\n\n", (double)plan->rms_norm_eps);
-  lap_text_add(
-      out,
-      "/* ---- the arena: where activations stand, in bytes times rows. Gate and up take the room of\n"
-      " * queries, keys and values. ---- */\n\nenum {\n");
+  lap_text_add(out,
+               "/* ---- the arena: where activations stand, in bytes times rows. Gate takes the room of "
+               "queries, keys\n"
+               " * and values. ---- */\n\nenum {\n");
   for (size_t i = 0; i < sizeof places / sizeof *places; i++)
     add_number(out, places[i].name, places[i].value);
   lap_text_add(out, "};\n\n");
 }
 
-static const char step_text[] =
-    "/* The pass, and the layer at hand: what every task reads. */\n"
-    "typedef struct step {\n"
-    "  lap_pass *pass;\n"
-    "  lap_attend_memory attention;\n"
-    "%s"
-    "  lap_input normed; /* a norm's output, or the stream, in quantized form */\n"
-    "%s"
-    "  int layer;\n"
-    "  int cache;\n"
-    "  const lap_layer_weights *w;\n"
-    "} step;\n\n"
-    "LAP_INLINE unsigned char *bytes_at(const step *s, size_t place) {\n"
-    "  return s->pass->arena + (size_t)s->pass->capacity * place;\n"
-    "}\n\n"
-    "LAP_INLINE float *at(const step *s, size_t place) {\n"
-    "  return (float *)(void *)bytes_at(s, place);\n"
-    "}\n\n"
-    "LAP_INLINE float *row_at(const step *s, size_t place, const int width, int row) {\n"
-    "  return at(s, place) + (size_t)row * (size_t)width;\n"
-    "}\n\n"
-    "LAP_INLINE lap_input wide_input(const step *s, const int width, const int forms, size_t place) {\n"
-    "  return lap_input_place(width, forms, at(s, place), bytes_at(s, AT_WIDE_FORMS), s->pass->capacity,\n"
-    "                         lap_weaves(s->pass->rows, width));\n"
-    "}\n\n"
-    "/* y = x W^T for all rows, W [rows, cols]. */\n"
-    "LAP_INLINE lap_product product_with(const step *s, lap_multiply *multiply, const lap_weight *weight,\n"
-    "                                    int rows, int cols, const lap_input *x, size_t y) {\n"
-    "  return (lap_product){.multiply = multiply, .weight = weight, .rows = rows, .cols = cols, .input = x,\n"
-    "                       .input_rows = s->pass->rows, .y = at(s, y)};\n"
-    "}\n\n"
-    "LAP_INLINE lap_product product(const step *s, lap_multiply *multiply, lap_layer_linear which, int "
-    "rows,\n"
-    "                               int cols, const lap_input *x, size_t y) {\n"
-    "  return product_with(s, multiply, &s->w->linear[which], rows, cols, x, y);\n"
-    "}\n\n"
-    "LAP_INLINE void run_product(const step *s, lap_multiply *multiply, lap_layer_linear which, int rows,\n"
-    "                            int cols, const lap_input *x, size_t y) {\n"
-    "  const lap_product one = product(s, multiply, which, rows, cols, x, y);\n"
-    "  lap_run_products(s->pass, &one, 1);\n"
-    "}\n\n"
-    "/* gelu(gate y) * up y */\n"
-    "LAP_INLINE void run_gate_up(const step *s, lap_multiply *multiply, int rows, int cols) {\n"
-    "  lap_product pair = product(s, multiply, LAP_GATE_PROJ, rows, cols, &s->normed, AT_GATE);\n"
-    "  pair.second = &s->w->linear[LAP_UP_PROJ];\n"
-    "  pair.second_y = at(s, AT_UP);\n"
-    "  lap_run_products(s->pass, &pair, 1);\n"
-    "}\n\n"
-    "LAP_INLINE void begin_layer(step *s, int layer, int cache) {\n"
-    "  s->layer = layer;\n"
-    "  s->cache = cache;\n"
-    "  s->w = &s->pass->weights->layer[layer];\n"
-    "}\n\n";
-
 static void add_place_inputs(const generator *g, lap_text *out) {
   lap_text_add(out,
-               "/* How the inputs lie in memory depends on the number of rows still on their way. */\n"
-               "static void place_inputs(step *s) {\n"
-               "  const int capacity = s->pass->capacity, woven = lap_weaves(s->pass->rows, HIDDEN);\n"
-               "  s->normed = lap_input_place(HIDDEN, NORMED_FORMS, at(s, AT_NORMED), bytes_at(s, "
-               "AT_NORMED_FORMS),\n                              capacity, woven);\n");
+               "static void place_inputs(lap_step *s) {\n"
+               "  s->normed = lap_input_at(s, HIDDEN, NORMED_FORMS, AT_NORMED, AT_NORMED_FORMS);\n");
   if (g->plan->per_layer_width)
-    lap_text_add(out,
-                 "  s->embedded = lap_input_place(HIDDEN, EMBEDDED_FORMS, at(s, AT_EMBEDDED), bytes_at(s, "
-                 "AT_EMBEDDED_FORMS),\n                                capacity, woven);\n");
+    lap_text_add(
+        out, "  s->embedded = lap_input_at(s, HIDDEN, EMBEDDED_FORMS, AT_EMBEDDED, AT_EMBEDDED_FORMS);\n");
   lap_text_add(out, "}\n\n");
 }
 
 static void add_drop_rows(const generator *g, lap_text *out) {
   const bool pli = g->plan->per_layer_width > 0;
   lap_text_add(out,
-               "static void drop_rows(step *s) {\n"
-               "  const lap_kept kept[] = {{at(s, AT_HIDDEN), HIDDEN},\n"
-               "                           {at(s, AT_COSINE_SLIDING), PAIRS_SLIDING},\n"
-               "                           {at(s, AT_SINE_SLIDING), PAIRS_SLIDING},\n"
-               "                           {at(s, AT_COSINE_FULL), PAIRS_FULL},\n"
-               "                           {at(s, AT_SINE_FULL), PAIRS_FULL}%s};\n"
+               "static void drop_rows(lap_step *s) {\n"
+               "  const lap_kept kept[] = {{lap_at(s, AT_HIDDEN), HIDDEN},\n"
+               "                           {lap_at(s, AT_COSINE_SLIDING), PAIRS_SLIDING},\n"
+               "                           {lap_at(s, AT_SINE_SLIDING), PAIRS_SLIDING},\n"
+               "                           {lap_at(s, AT_COSINE_FULL), PAIRS_FULL},\n"
+               "                           {lap_at(s, AT_SINE_FULL), PAIRS_FULL}%s};\n"
                "  lap_drop_unwanted_rows(s->pass, kept, %d);\n  place_inputs(s);\n%s}\n\n",
-               pli ? ",\n                           {at(s, AT_EMBEDDED), HIDDEN}" : "", pli ? 6 : 5,
+               pli ? ",\n                           {lap_at(s, AT_EMBEDDED), HIDDEN}" : "", pli ? 6 : 5,
                pli ? "  lap_run_rows(s->pass, s->pass->rows, quantize_embedding, s);\n" : "");
 }
 
@@ -731,7 +680,7 @@ static void add_memory(generator *g, lap_text *out) {
   const lap_plan *plan = g->plan;
   lap_text_add(out,
                "/* Points everything into the arena, or, without one, adds up its bytes. */\n"
-               "static size_t place(step *s, lap_pass *pass) {\n"
+               "static size_t place(lap_step *s, lap_pass *pass) {\n"
                "  const lap_attend_shape shapes[] = {\n");
   for (int k = 0; k < g->layout.kinds; k++) {
     const lap_layer *layer = &plan->layer[g->layout.kind[k].first];
@@ -748,7 +697,7 @@ static void add_memory(generator *g, lap_text *out) {
       "  };\n"
       "  size_t used = (size_t)pass->capacity * ROW_BYTES;\n"
       "  unsigned char *arena = pass->arena;\n"
-      "  *s = (step){.pass = pass};\n"
+      "  *s = (lap_step){.pass = pass};\n"
       "  used += lap_attend_place_memory(shapes, (int)(sizeof shapes / sizeof *shapes), pass, arena ? "
       "arena + used : NULL,\n"
       "                                  &s->attention);\n");
@@ -759,12 +708,12 @@ static void add_memory(generator *g, lap_text *out) {
                  "  used += lap_experts_place(experts_shape(), &experts, NULL);\n");
   lap_text_add(out,
                "  if (!arena) return used;\n"
-               "  s->attention.tiles = (lap_tile *)(void *)bytes_at(s, AT_TILES);\n"
+               "  s->attention.tiles = (lap_tile *)(void *)lap_bytes_at(s, AT_TILES);\n"
                "  place_inputs(s);\n"
                "  return used;\n}\n\n"
                "static size_t arena_bytes(const lap_pass *pass) {\n"
                "  lap_pass sized = *pass;\n"
-               "  step s;\n"
+               "  lap_step s;\n"
                "  sized.arena = NULL;\n"
                "  return place(&s, &sized);\n"
                "}\n\n");
@@ -787,10 +736,10 @@ static void add_forward(generator *g, const char *const *names, lap_text *out) {
   const lap_plan *plan = g->plan;
   lap_text_add(out,
                "static void forward(lap_pass *p) {\n"
-               "  step s;\n"
+               "  lap_step s;\n"
                "  place(&s, p);\n"
                "  lap_run_rows(p, p->rows, embed, &s);\n"
-               "  lap_pass_show(p, \"embedding\", -1, at(&s, AT_HIDDEN), HIDDEN);\n");
+               "  lap_pass_show(p, \"embedding\", -1, lap_at(&s, AT_HIDDEN), HIDDEN);\n");
   for (int32_t i = 0; i < plan->layers; i++) {
     lap_text_add(out, "  %s(&s, %d, %d", names[g->layout.kind_of[i]], i, plan->layer[i].cache);
     if (kind_varies(&g->layout.kind[g->layout.kind_of[i]])) add_formats(g, out, i);
@@ -799,7 +748,7 @@ static void add_forward(generator *g, const char *const *names, lap_text *out) {
   }
   lap_text_add(out,
                "  lap_run_rows(p, p->rows, norm_final, &s);\n"
-               "  lap_pass_show(p, \"final_norm\", %d, at(&s, AT_NORMED), HIDDEN);\n"
+               "  lap_pass_show(p, \"final_norm\", %d, lap_at(&s, AT_NORMED), HIDDEN);\n"
                "  lap_run_head(p, multiply_head, VOCAB, HIDDEN, &s.normed);\n"
                "}\n\n",
                plan->layers);
@@ -887,16 +836,12 @@ static void add_formats_type(const generator *g, lap_text *out) {
 
 static void assemble(generator *g, const char *name, const char *fingerprint, const char *const *names,
                      lap_text *out) {
-  const bool pli = g->plan->per_layer_width > 0, moe = g->plan->num_experts > 0;
   lap_text forward = {0};
   add_forward(g, names, &forward); /* may still ask for products */
   add_head_comment(g, name, fingerprint, names, out);
-  lap_text_add(out,
-               "#include \"pass/attend_rows.h\"\n%s#include \"pass/head.h\"\n#include \"pass/rows.h\"\n\n",
-               moe ? "#include \"pass/experts.h\"\n" : "");
+  lap_text_add(out, "%s#include \"pass/head.h\"\n#include \"pass/rows.h\"\n#include \"pass/step.h\"\n\n",
+               g->plan->num_experts > 0 ? "#include \"pass/experts.h\"\n" : "");
   add_constants(g, out);
-  lap_text_add(out, step_text, moe ? "  unsigned char *experts;\n" : "",
-               pli ? "  lap_input embedded; /* the embedding, for the per-layer inputs */\n" : "");
   add_section(g, LAP_SECTION_PRODUCTS, out);
   add_section(g, LAP_SECTION_ROWS, out);
   add_place_inputs(g, out);

@@ -10,7 +10,7 @@
 #include "checkpoint/plan.h"
 
 enum {
-  LAP_GENERATOR_VERSION = 1 /* of the text that comes out */
+  LAP_GENERATOR_VERSION = 2 /* of the text that comes out */
 };
 
 /* The fingerprint of the cut that this library makes and loads for `plan`: of the plan and of the versions

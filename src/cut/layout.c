@@ -71,22 +71,28 @@ static int form_of(const lap_linear *linear) {
   return linear->present ? lap_form_for(linear->bits, linear->group_size) : 0;
 }
 
-static void find_forms(const lap_plan *plan, lap_cut_forms *forms) {
+static bool is_dense(const lap_linear *linear) {
+  return linear->present && linear->bits == 0;
+}
+
+lap_plan_forms lap_plan_get_forms(const lap_plan *plan) {
   static const lap_layer_linear of_normed[] = {LAP_Q_PROJ,    LAP_K_PROJ,  LAP_V_PROJ,
                                                LAP_GATE_PROJ, LAP_UP_PROJ, LAP_PLI_GATE};
-  forms->normed = form_of(&plan->head);
-  forms->embedded = form_of(&plan->per_layer_projection);
+  lap_plan_forms forms = {.normed = form_of(&plan->head), .embedded = form_of(&plan->per_layer_projection)};
   for (int i = 0; i < plan->layers; i++) {
     const lap_linear *linear = plan->layer[i].linear;
     for (size_t n = 0; n < sizeof of_normed / sizeof *of_normed; n++)
-      forms->normed |= form_of(&linear[of_normed[n]]);
-    forms->attention |= form_of(&linear[LAP_O_PROJ]);
-    forms->mlp |= form_of(&linear[LAP_DOWN_PROJ]);
-    forms->per_layer |= form_of(&linear[LAP_PLI_PROJECTION]);
-    forms->router |= form_of(&linear[LAP_ROUTER]);
-    forms->expert |= form_of(&linear[LAP_EXPERT_GATE]) | form_of(&linear[LAP_EXPERT_UP]);
-    forms->expert_wide |= form_of(&linear[LAP_EXPERT_DOWN]);
+      forms.normed |= form_of(&linear[of_normed[n]]);
+    forms.attention |= form_of(&linear[LAP_O_PROJ]);
+    forms.mlp |= form_of(&linear[LAP_DOWN_PROJ]);
+    forms.mlp_floats = forms.mlp_floats || is_dense(&linear[LAP_DOWN_PROJ]);
+    forms.per_layer |= form_of(&linear[LAP_PLI_PROJECTION]);
+    forms.router |= form_of(&linear[LAP_ROUTER]);
+    forms.expert |= form_of(&linear[LAP_EXPERT_GATE]) | form_of(&linear[LAP_EXPERT_UP]);
+    forms.expert_wide |= form_of(&linear[LAP_EXPERT_DOWN]);
+    forms.expert_floats = forms.expert_floats || is_dense(&linear[LAP_EXPERT_DOWN]);
   }
+  return forms;
 }
 
 /* ---- places ---- */
@@ -105,19 +111,19 @@ static long floats(int32_t width) {
   return (long)width * (long)sizeof(float);
 }
 
-static void find_places(const lap_plan *plan, const lap_cut_forms *forms, lap_cut_places *at) {
-  long query = 0, key = 0, mlp = floats(plan->per_layer_width), wide = 0, used = 0;
+static void find_places(const lap_plan *plan, const lap_plan_forms *forms, lap_cut_places *at) {
+  long query = 0, query_forms = 0, key = 0, mlp_forms = 0, used = 0;
+  long gate = floats(plan->per_layer_width);
   const bool pli = plan->per_layer_width > 0;
   for (int i = 0; i < plan->layers; i++) {
     const lap_layer *layer = &plan->layer[i];
     const int32_t width = layer->heads * layer->head_dim;
     query = larger(query, floats(width));
+    query_forms = larger(query_forms, (long)lap_input_row_bytes(width, forms->attention));
     key = larger(key, floats(layer->kv_heads * layer->head_dim));
-    mlp = larger(mlp, floats(layer->mlp_width));
-    wide = larger(wide, (long)lap_input_row_bytes(width, forms->attention));
-    wide = larger(wide, (long)lap_input_row_bytes(layer->mlp_width, forms->mlp));
+    if (forms->mlp_floats) gate = larger(gate, floats(layer->mlp_width));
+    mlp_forms = larger(mlp_forms, (long)lap_input_row_bytes(layer->mlp_width, forms->mlp));
   }
-  wide = larger(wide, (long)lap_input_row_bytes(plan->per_layer_width, forms->per_layer));
   at->hidden = place(&used, floats(plan->hidden_size));
   at->embedded = pli ? place(&used, floats(plan->hidden_size)) : -1;
   at->embedded_forms = pli ? place(&used, (long)lap_input_row_bytes(plan->hidden_size, forms->embedded)) : -1;
@@ -128,15 +134,16 @@ static void find_places(const lap_plan *plan, const lap_cut_forms *forms, lap_cu
   at->normed = place(&used, floats(plan->hidden_size));
   at->normed_forms = place(&used, (long)lap_input_row_bytes(plan->hidden_size, forms->normed));
   at->pli = pli ? place(&used, floats(plan->per_layer_width)) : -1;
-  at->output = place(&used, floats(plan->hidden_size));
-  long heads = used, pair = used;
-  at->query = place(&heads, query);
-  at->key = place(&heads, key);
-  at->value = place(&heads, key);
-  at->gate = place(&pair, mlp);
-  at->up = place(&pair, mlp);
-  used = larger(heads, pair);
-  at->wide_forms = place(&used, wide);
+  at->output = plan->num_experts ? place(&used, floats(plan->hidden_size)) : at->normed;
+  long attention = used, feed_forward = used;
+  at->query = place(&attention, query);
+  at->key = place(&attention, key);
+  at->value = place(&attention, key);
+  at->query_forms = place(&attention, query_forms);
+  at->gate = place(&feed_forward, gate);
+  at->gate_forms = place(
+      &feed_forward, larger(mlp_forms, (long)lap_input_row_bytes(plan->per_layer_width, forms->per_layer)));
+  used = larger(attention, feed_forward);
   at->tiles = place(&used, (long)sizeof(lap_tile));
   at->row_bytes = used;
 }
@@ -148,7 +155,7 @@ lap_status lap_cut_lay_out(const lap_plan *plan, lap_cut_layout *out, lap_error 
   if (!out->kind || !out->kind_of)
     return lap_fail(error, LAP_ERROR_MEMORY, "out of memory for generated code");
   find_kinds(plan, out);
-  find_forms(plan, &out->forms);
+  out->forms = lap_plan_get_forms(plan);
   find_places(plan, &out->forms, &out->at);
   return LAP_OK;
 }

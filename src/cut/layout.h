@@ -7,16 +7,19 @@
 
 /* Places in the arena, in bytes for each row; -1 where the model has no such thing. */
 typedef struct lap_cut_places {
-  long hidden, embedded, embedded_forms, cosine[2], sine[2], normed, normed_forms, pli, output;
-  long query, key, value, gate, up; /* gate and up take the room of query, key and value */
-  long wide_forms, tiles;
+  long hidden, embedded, embedded_forms, cosine[2], sine[2], normed, normed_forms, pli;
+  long output;                         /* takes the place of normed, but where experts read both */
+  long query, query_forms, key, value; /* of attention */
+  long gate, gate_forms;               /* of feed-forward and per-layer inputs, in the same room */
+  long tiles;
   long row_bytes;
 } lap_cut_places;
 
 /* Which quantized forms (pass/parallel.h) the inputs of products have: the union over the layers. */
-typedef struct lap_cut_forms {
+typedef struct lap_plan_forms {
   int normed, embedded, attention, mlp, per_layer, router, expert, expert_wide;
-} lap_cut_forms;
+  bool mlp_floats, expert_floats; /* some layer's down is dense */
+} lap_plan_forms;
 
 /* Layers that are computed by the same code, but for the bits of their weights. */
 typedef struct lap_cut_kind {
@@ -27,12 +30,14 @@ typedef struct lap_cut_kind {
 
 typedef struct lap_cut_layout {
   lap_cut_places at;
-  lap_cut_forms forms;
+  lap_plan_forms forms;
   lap_cut_kind *kind; /* [kinds] */
   int kinds;
   int *kind_of; /* [layers] */
   int32_t last; /* the layer at which rows leave that nobody wants logits of: the last donor */
 } lap_cut_layout;
+
+lap_plan_forms lap_plan_get_forms(const lap_plan *plan);
 
 /* `*out` is to be released with lap_cut_layout_free, also after a failure. Errors: MEMORY. */
 lap_status lap_cut_lay_out(const lap_plan *plan, lap_cut_layout *out, lap_error *error);

@@ -2,7 +2,7 @@
  *     lapidary cut e4b --emit FILE
  *
  * The forward pass of e4b: 42 layers, hidden 2560, vocabulary 262144, embedding 4g64.
- * Fingerprint 7571e0e3ec000161; generator 1, pass interface 1, kernel contract 1.
+ * Fingerprint f6cfeb84bdc4579b; generator 2, pass interface 1, kernel contract 1.
  *
  * Read `forward` at the end first. A kind of layer is named by what it is: it computes its own
  * keys and values (donor) or reads those of another layer (sharer); its attention (sliding, full);
@@ -19,9 +19,9 @@
  *     sharer_sliding_g64b4_pli_scalar                  layer 24-28, 30-34, 36-40
  *     sharer_full_g64b4_pli_scalar                     layer 29, 35, 41
  */
-#include "pass/attend_rows.h"
 #include "pass/head.h"
 #include "pass/rows.h"
+#include "pass/step.h"
 
 /* ---- sizes; quantized forms of products' inputs are those of pass/parallel.h ---- */
 
@@ -32,98 +32,38 @@ enum {
   PER_LAYER = 256,
   PAIRS_SLIDING = 128,
   PAIRS_FULL = 64,
-  NORMED_FORMS = 3,
-  EMBEDDED_FORMS = 3,
-  ATTENTION_FORMS = 3,
-  MLP_FORMS = 3,
-  PER_LAYER_FORMS = 3,
+  NORMED_FORMS = 2,
+  EMBEDDED_FORMS = 2,
+  ATTENTION_FORMS = 2,
+  MLP_FORMS = 2,
+  PER_LAYER_FORMS = 2,
 };
 #define EPS 0x1.0c6f7ap-20f
 
-/* ---- the arena: where activations stand, in bytes times rows. Gate and up take the room of
- * queries, keys and values. ---- */
+/* ---- the arena: where activations stand, in bytes times rows. Gate takes the room of queries, keys
+ * and values. ---- */
 
 enum {
   AT_HIDDEN = 0,
   AT_EMBEDDED = 10240,
   AT_EMBEDDED_FORMS = 20480,
-  AT_COSINE_SLIDING = 31296,
-  AT_SINE_SLIDING = 31808,
-  AT_COSINE_FULL = 32320,
-  AT_SINE_FULL = 32576,
-  AT_NORMED = 32832,
-  AT_NORMED_FORMS = 43072,
-  AT_PLI = 53888,
-  AT_OUTPUT = 54912,
-  AT_QUERY = 65152,
-  AT_KEY = 81536,
-  AT_VALUE = 85632,
-  AT_GATE = 65152,
-  AT_UP = 106112,
-  AT_WIDE_FORMS = 147072,
-  AT_TILES = 189952,
-  ROW_BYTES = 190016,
+  AT_COSINE_SLIDING = 26176,
+  AT_SINE_SLIDING = 26688,
+  AT_COSINE_FULL = 27200,
+  AT_SINE_FULL = 27456,
+  AT_NORMED = 27712,
+  AT_NORMED_FORMS = 37952,
+  AT_PLI = 43648,
+  AT_OUTPUT = 27712,
+  AT_QUERY = 44672,
+  AT_KEY = 61056,
+  AT_VALUE = 65152,
+  AT_QUERY_FORMS = 69248,
+  AT_GATE = 44672,
+  AT_GATE_FORMS = 45696,
+  AT_TILES = 78208,
+  ROW_BYTES = 78272,
 };
-
-/* The pass, and the layer at hand: what every task reads. */
-typedef struct step {
-  lap_pass *pass;
-  lap_attend_memory attention;
-  lap_input normed; /* a norm's output, or the stream, in quantized form */
-  lap_input embedded; /* the embedding, for the per-layer inputs */
-  int layer;
-  int cache;
-  const lap_layer_weights *w;
-} step;
-
-LAP_INLINE unsigned char *bytes_at(const step *s, size_t place) {
-  return s->pass->arena + (size_t)s->pass->capacity * place;
-}
-
-LAP_INLINE float *at(const step *s, size_t place) {
-  return (float *)(void *)bytes_at(s, place);
-}
-
-LAP_INLINE float *row_at(const step *s, size_t place, const int width, int row) {
-  return at(s, place) + (size_t)row * (size_t)width;
-}
-
-LAP_INLINE lap_input wide_input(const step *s, const int width, const int forms, size_t place) {
-  return lap_input_place(width, forms, at(s, place), bytes_at(s, AT_WIDE_FORMS), s->pass->capacity,
-                         lap_weaves(s->pass->rows, width));
-}
-
-/* y = x W^T for all rows, W [rows, cols]. */
-LAP_INLINE lap_product product_with(const step *s, lap_multiply *multiply, const lap_weight *weight,
-                                    int rows, int cols, const lap_input *x, size_t y) {
-  return (lap_product){.multiply = multiply, .weight = weight, .rows = rows, .cols = cols, .input = x,
-                       .input_rows = s->pass->rows, .y = at(s, y)};
-}
-
-LAP_INLINE lap_product product(const step *s, lap_multiply *multiply, lap_layer_linear which, int rows,
-                               int cols, const lap_input *x, size_t y) {
-  return product_with(s, multiply, &s->w->linear[which], rows, cols, x, y);
-}
-
-LAP_INLINE void run_product(const step *s, lap_multiply *multiply, lap_layer_linear which, int rows,
-                            int cols, const lap_input *x, size_t y) {
-  const lap_product one = product(s, multiply, which, rows, cols, x, y);
-  lap_run_products(s->pass, &one, 1);
-}
-
-/* gelu(gate y) * up y */
-LAP_INLINE void run_gate_up(const step *s, lap_multiply *multiply, int rows, int cols) {
-  lap_product pair = product(s, multiply, LAP_GATE_PROJ, rows, cols, &s->normed, AT_GATE);
-  pair.second = &s->w->linear[LAP_UP_PROJ];
-  pair.second_y = at(s, AT_UP);
-  lap_run_products(s->pass, &pair, 1);
-}
-
-LAP_INLINE void begin_layer(step *s, int layer, int cache) {
-  s->layer = layer;
-  s->cache = cache;
-  s->w = &s->pass->weights->layer[layer];
-}
 
 /* ---- products: rows first..last-1 of y = x W^T, W of so many bits in groups, and columns ---- */
 
@@ -140,9 +80,7 @@ static void multiply_4g64_2048(const lap_product *p, int first, int last) {
 }
 
 static void gate_up_4g64_2560(const lap_product *p, int first, int last) {
-  lap_multiply_rows(4, 64, LAP_FORMAT_BF16, 2560, p->weight, p, first, last, p->y);
-  lap_multiply_rows(4, 64, LAP_FORMAT_BF16, 2560, p->second, p, first, last, p->second_y);
-  lap_join_pair(p, first, last);
+  lap_multiply_pair(MLP_FORMS, multiply_4g64_2560, multiply_4g64_2560, p, first, last);
 }
 
 static void multiply_4g64_10240(const lap_product *p, int first, int last) {
@@ -160,151 +98,141 @@ static void multiply_4g64_4096(const lap_product *p, int first, int last) {
 /* ---- row by row ---- */
 
 static void quantize_embedding(void *context, int row) {
-  const step *s = context;
-  lap_input_fill(HIDDEN, EMBEDDED_FORMS, row_at(s, AT_EMBEDDED, HIDDEN, row), &s->embedded, row);
+  const lap_step *s = context;
+  lap_input_fill(HIDDEN, EMBEDDED_FORMS, lap_row_at(s, AT_EMBEDDED, HIDDEN, row), &s->embedded, row);
 }
 
 static void embed(void *context, int row) {
-  const step *s = context;
+  const lap_step *s = context;
   const lap_row *token = &s->pass->row[row];
-  float *h = row_at(s, AT_HIDDEN, HIDDEN, row);
+  float *h = lap_row_at(s, AT_HIDDEN, HIDDEN, row);
   lap_table_row(4, 64, LAP_FORMAT_BF16, HIDDEN, &s->pass->weights->embed, token->id, 0, HIDDEN, 0x1.94c584p+5f, h);
   lap_rope_table(s->pass->rope_frequency[LAP_SLIDING], PAIRS_SLIDING, token->position,
-                 row_at(s, AT_COSINE_SLIDING, PAIRS_SLIDING, row), row_at(s, AT_SINE_SLIDING, PAIRS_SLIDING, row));
+                 lap_row_at(s, AT_COSINE_SLIDING, PAIRS_SLIDING, row), lap_row_at(s, AT_SINE_SLIDING, PAIRS_SLIDING, row));
   lap_rope_table(s->pass->rope_frequency[LAP_FULL], PAIRS_FULL, token->position,
-                 row_at(s, AT_COSINE_FULL, PAIRS_FULL, row), row_at(s, AT_SINE_FULL, PAIRS_FULL, row));
-  memcpy(row_at(s, AT_EMBEDDED, HIDDEN, row), h, HIDDEN * sizeof *h);
+                 lap_row_at(s, AT_COSINE_FULL, PAIRS_FULL, row), lap_row_at(s, AT_SINE_FULL, PAIRS_FULL, row));
+  memcpy(lap_row_at(s, AT_EMBEDDED, HIDDEN, row), h, HIDDEN * sizeof *h);
   quantize_embedding(context, row);
 }
 
 static void norm_input(void *context, int row) {
-  const step *s = context;
-  lap_row_norm(HIDDEN, EPS, NORMED_FORMS, row_at(s, AT_HIDDEN, HIDDEN, row), s->w->vector[LAP_INPUT_NORM],
-               row_at(s, AT_NORMED, HIDDEN, row), &s->normed, row);
+  const lap_step *s = context;
+  lap_row_norm(HIDDEN, EPS, NORMED_FORMS, lap_row_at(s, AT_HIDDEN, HIDDEN, row), s->w->vector[LAP_INPUT_NORM],
+               lap_row_at(s, AT_NORMED, HIDDEN, row), &s->normed, row);
 }
 
 static void keys_sliding_g64b4(void *context, int row) {
-  const step *s = context;
+  const lap_step *s = context;
   const lap_row *token = &s->pass->row[row];
-  lap_row_keys(2, 256, PAIRS_SLIDING, EPS, 0, 4, 64, row_at(s, AT_KEY, 512, row), row_at(s, AT_VALUE, 512, row),
-               s->w->vector[LAP_K_NORM], row_at(s, AT_COSINE_SLIDING, PAIRS_SLIDING, row),
-               row_at(s, AT_SINE_SLIDING, PAIRS_SLIDING, row), lap_pass_kv(s->pass, token->segment, s->cache)->planes,
+  lap_row_keys(2, 256, PAIRS_SLIDING, EPS, 0, 4, 64, lap_row_at(s, AT_KEY, 512, row), lap_row_at(s, AT_VALUE, 512, row),
+               s->w->vector[LAP_K_NORM], lap_row_at(s, AT_COSINE_SLIDING, PAIRS_SLIDING, row),
+               lap_row_at(s, AT_SINE_SLIDING, PAIRS_SLIDING, row), lap_pass_kv(s->pass, token->segment, s->cache)->planes,
                token->position);
 }
 
 static void queries_sliding(void *context, int row) {
-  const step *s = context;
-  lap_row_queries(8, 256, PAIRS_SLIDING, EPS, row_at(s, AT_QUERY, 2048, row), s->w->vector[LAP_Q_NORM],
-                  row_at(s, AT_COSINE_SLIDING, PAIRS_SLIDING, row), row_at(s, AT_SINE_SLIDING, PAIRS_SLIDING, row));
+  const lap_step *s = context;
+  lap_row_queries(8, 256, PAIRS_SLIDING, EPS, lap_row_at(s, AT_QUERY, 2048, row), s->w->vector[LAP_Q_NORM],
+                  lap_row_at(s, AT_COSINE_SLIDING, PAIRS_SLIDING, row), lap_row_at(s, AT_SINE_SLIDING, PAIRS_SLIDING, row));
 }
 
 static void quantize_attention_2048(void *context, int row) {
-  const step *s = context;
-  const lap_input wide = wide_input(s, 2048, ATTENTION_FORMS, AT_QUERY);
-  lap_input_fill(2048, ATTENTION_FORMS, row_at(s, AT_QUERY, 2048, row), &wide, row);
+  const lap_step *s = context;
+  const lap_input input = lap_input_at(s, 2048, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
+  lap_input_fill(2048, ATTENTION_FORMS, lap_row_at(s, AT_QUERY, 2048, row), &input, row);
 }
 
 static void add_attention(void *context, int row) {
-  const step *s = context;
-  lap_row_add_norm(HIDDEN, EPS, row_at(s, AT_OUTPUT, HIDDEN, row), s->w->vector[LAP_POST_ATTENTION_NORM],
-                   row_at(s, AT_HIDDEN, HIDDEN, row));
-  lap_row_norm(HIDDEN, EPS, NORMED_FORMS, row_at(s, AT_HIDDEN, HIDDEN, row), s->w->vector[LAP_PRE_FEEDFORWARD_NORM],
-               row_at(s, AT_NORMED, HIDDEN, row), &s->normed, row);
-}
-
-static void quantize_mlp_10240(void *context, int row) {
-  const step *s = context;
-  const lap_input wide = wide_input(s, 10240, MLP_FORMS, AT_GATE);
-  lap_input_fill(10240, MLP_FORMS, row_at(s, AT_GATE, 10240, row), &wide, row);
+  const lap_step *s = context;
+  lap_row_add_norm(HIDDEN, EPS, lap_row_at(s, AT_OUTPUT, HIDDEN, row), s->w->vector[LAP_POST_ATTENTION_NORM],
+                   lap_row_at(s, AT_HIDDEN, HIDDEN, row));
+  lap_row_norm(HIDDEN, EPS, NORMED_FORMS, lap_row_at(s, AT_HIDDEN, HIDDEN, row), s->w->vector[LAP_PRE_FEEDFORWARD_NORM],
+               lap_row_at(s, AT_NORMED, HIDDEN, row), &s->normed, row);
 }
 
 static void add_feed_forward(void *context, int row) {
-  const step *s = context;
-  lap_row_add_norm(HIDDEN, EPS, row_at(s, AT_OUTPUT, HIDDEN, row), s->w->vector[LAP_POST_FEEDFORWARD_NORM],
-                   row_at(s, AT_HIDDEN, HIDDEN, row));
-  lap_input_fill(HIDDEN, NORMED_FORMS, row_at(s, AT_HIDDEN, HIDDEN, row), &s->normed, row);
+  const lap_step *s = context;
+  lap_row_add_norm(HIDDEN, EPS, lap_row_at(s, AT_OUTPUT, HIDDEN, row), s->w->vector[LAP_POST_FEEDFORWARD_NORM],
+                   lap_row_at(s, AT_HIDDEN, HIDDEN, row));
+  lap_input_fill(HIDDEN, NORMED_FORMS, lap_row_at(s, AT_HIDDEN, HIDDEN, row), &s->normed, row);
 }
 
 static void gate_per_layer_input(void *context, int row) {
-  const step *s = context;
+  const lap_step *s = context;
   const lap_weights *weights = s->pass->weights;
-  const lap_input wide = wide_input(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE);
-  float table[PER_LAYER], *pli = row_at(s, AT_PLI, PER_LAYER, row), *gate = row_at(s, AT_GATE, PER_LAYER, row);
+  const lap_input input = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
+  float table[PER_LAYER], *pli = lap_row_at(s, AT_PLI, PER_LAYER, row), *gate = lap_row_at(s, AT_GATE, PER_LAYER, row);
   lap_table_row(4, 64, LAP_FORMAT_BF16, LAYERS * PER_LAYER, &weights->embed_per_layer, s->pass->row[row].id,
                 s->layer * PER_LAYER, PER_LAYER, 0x1p+4f, table);
   lap_row_per_layer_input(PER_LAYER, EPS, 0x1.43d136p-6f, weights->per_layer_norm, table, pli);
   LAP_ISA(lap_geglu)(gate, pli, PER_LAYER, gate);
-  lap_input_fill(PER_LAYER, PER_LAYER_FORMS, gate, &wide, row);
+  lap_input_fill(PER_LAYER, PER_LAYER_FORMS, gate, &input, row);
 }
 
 static void add_per_layer_input_scaled(void *context, int row) {
-  const step *s = context;
-  lap_row_add_norm(HIDDEN, EPS, row_at(s, AT_OUTPUT, HIDDEN, row), s->w->vector[LAP_POST_PLI_NORM],
-                   row_at(s, AT_HIDDEN, HIDDEN, row));
-  lap_row_scale(HIDDEN, s->w->vector[LAP_LAYER_SCALAR][0], row_at(s, AT_HIDDEN, HIDDEN, row));
+  const lap_step *s = context;
+  lap_row_add_norm(HIDDEN, EPS, lap_row_at(s, AT_OUTPUT, HIDDEN, row), s->w->vector[LAP_POST_PLI_NORM],
+                   lap_row_at(s, AT_HIDDEN, HIDDEN, row));
+  lap_row_scale(HIDDEN, s->w->vector[LAP_LAYER_SCALAR][0], lap_row_at(s, AT_HIDDEN, HIDDEN, row));
 }
 
 static void keys_sliding_g64b8(void *context, int row) {
-  const step *s = context;
+  const lap_step *s = context;
   const lap_row *token = &s->pass->row[row];
-  lap_row_keys(2, 256, PAIRS_SLIDING, EPS, 0, 8, 64, row_at(s, AT_KEY, 512, row), row_at(s, AT_VALUE, 512, row),
-               s->w->vector[LAP_K_NORM], row_at(s, AT_COSINE_SLIDING, PAIRS_SLIDING, row),
-               row_at(s, AT_SINE_SLIDING, PAIRS_SLIDING, row), lap_pass_kv(s->pass, token->segment, s->cache)->planes,
+  lap_row_keys(2, 256, PAIRS_SLIDING, EPS, 0, 8, 64, lap_row_at(s, AT_KEY, 512, row), lap_row_at(s, AT_VALUE, 512, row),
+               s->w->vector[LAP_K_NORM], lap_row_at(s, AT_COSINE_SLIDING, PAIRS_SLIDING, row),
+               lap_row_at(s, AT_SINE_SLIDING, PAIRS_SLIDING, row), lap_pass_kv(s->pass, token->segment, s->cache)->planes,
                token->position);
 }
 
 static void keys_full_g64b4(void *context, int row) {
-  const step *s = context;
+  const lap_step *s = context;
   const lap_row *token = &s->pass->row[row];
-  lap_row_keys(2, 512, PAIRS_FULL, EPS, 0, 4, 64, row_at(s, AT_KEY, 1024, row), row_at(s, AT_VALUE, 1024, row),
-               s->w->vector[LAP_K_NORM], row_at(s, AT_COSINE_FULL, PAIRS_FULL, row),
-               row_at(s, AT_SINE_FULL, PAIRS_FULL, row), lap_pass_kv(s->pass, token->segment, s->cache)->planes,
+  lap_row_keys(2, 512, PAIRS_FULL, EPS, 0, 4, 64, lap_row_at(s, AT_KEY, 1024, row), lap_row_at(s, AT_VALUE, 1024, row),
+               s->w->vector[LAP_K_NORM], lap_row_at(s, AT_COSINE_FULL, PAIRS_FULL, row),
+               lap_row_at(s, AT_SINE_FULL, PAIRS_FULL, row), lap_pass_kv(s->pass, token->segment, s->cache)->planes,
                token->position);
 }
 
 static void queries_full(void *context, int row) {
-  const step *s = context;
-  lap_row_queries(8, 512, PAIRS_FULL, EPS, row_at(s, AT_QUERY, 4096, row), s->w->vector[LAP_Q_NORM],
-                  row_at(s, AT_COSINE_FULL, PAIRS_FULL, row), row_at(s, AT_SINE_FULL, PAIRS_FULL, row));
+  const lap_step *s = context;
+  lap_row_queries(8, 512, PAIRS_FULL, EPS, lap_row_at(s, AT_QUERY, 4096, row), s->w->vector[LAP_Q_NORM],
+                  lap_row_at(s, AT_COSINE_FULL, PAIRS_FULL, row), lap_row_at(s, AT_SINE_FULL, PAIRS_FULL, row));
 }
 
 static void quantize_attention_4096(void *context, int row) {
-  const step *s = context;
-  const lap_input wide = wide_input(s, 4096, ATTENTION_FORMS, AT_QUERY);
-  lap_input_fill(4096, ATTENTION_FORMS, row_at(s, AT_QUERY, 4096, row), &wide, row);
+  const lap_step *s = context;
+  const lap_input input = lap_input_at(s, 4096, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
+  lap_input_fill(4096, ATTENTION_FORMS, lap_row_at(s, AT_QUERY, 4096, row), &input, row);
 }
 
 static void keys_full_g64b8(void *context, int row) {
-  const step *s = context;
+  const lap_step *s = context;
   const lap_row *token = &s->pass->row[row];
-  lap_row_keys(2, 512, PAIRS_FULL, EPS, 0, 8, 64, row_at(s, AT_KEY, 1024, row), row_at(s, AT_VALUE, 1024, row),
-               s->w->vector[LAP_K_NORM], row_at(s, AT_COSINE_FULL, PAIRS_FULL, row),
-               row_at(s, AT_SINE_FULL, PAIRS_FULL, row), lap_pass_kv(s->pass, token->segment, s->cache)->planes,
+  lap_row_keys(2, 512, PAIRS_FULL, EPS, 0, 8, 64, lap_row_at(s, AT_KEY, 1024, row), lap_row_at(s, AT_VALUE, 1024, row),
+               s->w->vector[LAP_K_NORM], lap_row_at(s, AT_COSINE_FULL, PAIRS_FULL, row),
+               lap_row_at(s, AT_SINE_FULL, PAIRS_FULL, row), lap_pass_kv(s->pass, token->segment, s->cache)->planes,
                token->position);
 }
 
 static void norm_final(void *context, int row) {
-  const step *s = context;
-  lap_row_norm(HIDDEN, EPS, NORMED_FORMS, row_at(s, AT_HIDDEN, HIDDEN, row), s->pass->weights->final_norm,
-               row_at(s, AT_NORMED, HIDDEN, row), &s->normed, row);
+  const lap_step *s = context;
+  lap_row_norm(HIDDEN, EPS, NORMED_FORMS, lap_row_at(s, AT_HIDDEN, HIDDEN, row), s->pass->weights->final_norm,
+               lap_row_at(s, AT_NORMED, HIDDEN, row), &s->normed, row);
 }
 
-/* How the inputs lie in memory depends on the number of rows still on their way. */
-static void place_inputs(step *s) {
-  const int capacity = s->pass->capacity, woven = lap_weaves(s->pass->rows, HIDDEN);
-  s->normed = lap_input_place(HIDDEN, NORMED_FORMS, at(s, AT_NORMED), bytes_at(s, AT_NORMED_FORMS),
-                              capacity, woven);
-  s->embedded = lap_input_place(HIDDEN, EMBEDDED_FORMS, at(s, AT_EMBEDDED), bytes_at(s, AT_EMBEDDED_FORMS),
-                                capacity, woven);
+static void place_inputs(lap_step *s) {
+  s->normed = lap_input_at(s, HIDDEN, NORMED_FORMS, AT_NORMED, AT_NORMED_FORMS);
+  s->embedded = lap_input_at(s, HIDDEN, EMBEDDED_FORMS, AT_EMBEDDED, AT_EMBEDDED_FORMS);
 }
 
-static void drop_rows(step *s) {
-  const lap_kept kept[] = {{at(s, AT_HIDDEN), HIDDEN},
-                           {at(s, AT_COSINE_SLIDING), PAIRS_SLIDING},
-                           {at(s, AT_SINE_SLIDING), PAIRS_SLIDING},
-                           {at(s, AT_COSINE_FULL), PAIRS_FULL},
-                           {at(s, AT_SINE_FULL), PAIRS_FULL},
-                           {at(s, AT_EMBEDDED), HIDDEN}};
+static void drop_rows(lap_step *s) {
+  const lap_kept kept[] = {{lap_at(s, AT_HIDDEN), HIDDEN},
+                           {lap_at(s, AT_COSINE_SLIDING), PAIRS_SLIDING},
+                           {lap_at(s, AT_SINE_SLIDING), PAIRS_SLIDING},
+                           {lap_at(s, AT_COSINE_FULL), PAIRS_FULL},
+                           {lap_at(s, AT_SINE_FULL), PAIRS_FULL},
+                           {lap_at(s, AT_EMBEDDED), HIDDEN}};
   lap_drop_unwanted_rows(s->pass, kept, 6);
   place_inputs(s);
   lap_run_rows(s->pass, s->pass->rows, quantize_embedding, s);
@@ -325,9 +253,9 @@ static void fold_sliding_g64b4(void *run, int task, int thread) {
   lap_attend_fold_spans(sliding_g64b4(), run, task);
 }
 
-static void attend_sliding_g64b4(const step *s) {
+static void attend_sliding_g64b4(const lap_step *s) {
   static const lap_attend_code code = {LAP_ATTENTION_TILED, tile_sliding_g64b4, fold_sliding_g64b4};
-  lap_run_attention(sliding_g64b4(), &code, s->pass, &s->attention, at(s, AT_QUERY), s->cache);
+  lap_run_attention(sliding_g64b4(), &code, s->pass, &s->attention, lap_at(s, AT_QUERY), s->cache);
 }
 
 LAP_INLINE lap_attend_shape sliding_g64b8(void) {
@@ -343,9 +271,9 @@ static void fold_sliding_g64b8(void *run, int task, int thread) {
   lap_attend_fold_spans(sliding_g64b8(), run, task);
 }
 
-static void attend_sliding_g64b8(const step *s) {
+static void attend_sliding_g64b8(const lap_step *s) {
   static const lap_attend_code code = {LAP_ATTENTION_TILED, tile_sliding_g64b8, fold_sliding_g64b8};
-  lap_run_attention(sliding_g64b8(), &code, s->pass, &s->attention, at(s, AT_QUERY), s->cache);
+  lap_run_attention(sliding_g64b8(), &code, s->pass, &s->attention, lap_at(s, AT_QUERY), s->cache);
 }
 
 LAP_INLINE lap_attend_shape full_g64b4(void) {
@@ -361,9 +289,9 @@ static void fold_full_g64b4(void *run, int task, int thread) {
   lap_attend_fold_spans(full_g64b4(), run, task);
 }
 
-static void attend_full_g64b4(const step *s) {
+static void attend_full_g64b4(const lap_step *s) {
   static const lap_attend_code code = {LAP_ATTENTION_TILED, tile_full_g64b4, fold_full_g64b4};
-  lap_run_attention(full_g64b4(), &code, s->pass, &s->attention, at(s, AT_QUERY), s->cache);
+  lap_run_attention(full_g64b4(), &code, s->pass, &s->attention, lap_at(s, AT_QUERY), s->cache);
 }
 
 LAP_INLINE lap_attend_shape full_g64b8(void) {
@@ -379,25 +307,25 @@ static void fold_full_g64b8(void *run, int task, int thread) {
   lap_attend_fold_spans(full_g64b8(), run, task);
 }
 
-static void attend_full_g64b8(const step *s) {
+static void attend_full_g64b8(const lap_step *s) {
   static const lap_attend_code code = {LAP_ATTENTION_TILED, tile_full_g64b8, fold_full_g64b8};
-  lap_run_attention(full_g64b8(), &code, s->pass, &s->attention, at(s, AT_QUERY), s->cache);
+  lap_run_attention(full_g64b8(), &code, s->pass, &s->attention, lap_at(s, AT_QUERY), s->cache);
 }
 
 /* ---- kinds of layer ---- */
 
 /* Layer 0-2, 6-8, 12-13, 15-16, 18-21. */
-static void donor_sliding_g64b4_v_pli_scalar(step *s, int layer, int cache) {
+static void donor_sliding_g64b4_v_pli_scalar(lap_step *s, int layer, int cache) {
   lap_pass *p = s->pass;
   lap_input wide;
-  begin_layer(s, layer, cache);
+  lap_step_begin(s, layer, cache);
   /* k, v, q = W norm(h) */
   lap_run_rows(p, p->rows, norm_input, s);
   lap_run_products(p, (const lap_product[]){
-      product(s, multiply_4g64_2560, LAP_K_PROJ, 512, 2560, &s->normed, AT_KEY),
-      product(s, multiply_4g64_2560, LAP_V_PROJ, 512, 2560, &s->normed, AT_VALUE),
-      product(s, multiply_4g64_2560, LAP_Q_PROJ, 2048, 2560, &s->normed, AT_QUERY),
-      product_with(s, multiply_4g64_2560, &s->w->pli_rows, 256, 2560, &s->embedded, AT_PLI),
+      lap_step_linear(s, multiply_4g64_2560, LAP_K_PROJ, 512, 2560, &s->normed, AT_KEY),
+      lap_step_linear(s, multiply_4g64_2560, LAP_V_PROJ, 512, 2560, &s->normed, AT_VALUE),
+      lap_step_linear(s, multiply_4g64_2560, LAP_Q_PROJ, 2048, 2560, &s->normed, AT_QUERY),
+      lap_step_product(s, multiply_4g64_2560, &s->w->pli_rows, 256, 2560, &s->embedded, AT_PLI),
   }, 4);
   /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
   lap_run_rows(p, p->rows, keys_sliding_g64b4, s);
@@ -405,39 +333,38 @@ static void donor_sliding_g64b4_v_pli_scalar(step *s, int layer, int cache) {
   attend_sliding_g64b4(s);
   /* h = h + norm(W attention) */
   lap_run_rows(p, p->rows, quantize_attention_2048, s);
-  wide = wide_input(s, 2048, ATTENTION_FORMS, AT_QUERY);
-  run_product(s, multiply_4g64_2048, LAP_O_PROJ, 2560, 2048, &wide, AT_OUTPUT);
+  wide = lap_input_at(s, 2048, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
+  lap_step_run(s, multiply_4g64_2048, LAP_O_PROJ, 2560, 2048, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_attention, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
-  run_gate_up(s, gate_up_4g64_2560, 10240, HIDDEN);
-  lap_run_rows(p, p->rows, quantize_mlp_10240, s);
-  wide = wide_input(s, 10240, MLP_FORMS, AT_GATE);
-  run_product(s, multiply_4g64_10240, LAP_DOWN_PROJ, 2560, 10240, &wide, AT_OUTPUT);
+  wide = lap_input_at(s, 10240, MLP_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_gate_up(s, gate_up_4g64_2560, 10240, HIDDEN, &wide, 0);
+  lap_step_run(s, multiply_4g64_10240, LAP_DOWN_PROJ, 2560, 10240, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_feed_forward, s);
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
-  hidden.x = at(s, AT_HIDDEN);
-  run_product(s, multiply_4g64_2560, LAP_PLI_GATE, 256, 2560, &hidden, AT_GATE);
+  hidden.x = lap_at(s, AT_HIDDEN);
+  lap_step_run(s, multiply_4g64_2560, LAP_PLI_GATE, 256, 2560, &hidden, AT_GATE);
   lap_run_rows(p, p->rows, gate_per_layer_input, s);
-  lap_pass_show(p, "per_layer_input", layer, at(s, AT_PLI), PER_LAYER);
-  wide = wide_input(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE);
-  run_product(s, multiply_4g64_256, LAP_PLI_PROJECTION, 2560, 256, &wide, AT_OUTPUT);
+  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
+  wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_run(s, multiply_4g64_256, LAP_PLI_PROJECTION, 2560, 256, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_per_layer_input_scaled, s);
-  lap_pass_show(p, "layer", layer, at(s, AT_HIDDEN), HIDDEN);
+  lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
 }
 
 /* Layer 3-4, 9-10, 14. */
-static void donor_sliding_g64b8_v_pli_scalar(step *s, int layer, int cache) {
+static void donor_sliding_g64b8_v_pli_scalar(lap_step *s, int layer, int cache) {
   lap_pass *p = s->pass;
   lap_input wide;
-  begin_layer(s, layer, cache);
+  lap_step_begin(s, layer, cache);
   /* k, v, q = W norm(h) */
   lap_run_rows(p, p->rows, norm_input, s);
   lap_run_products(p, (const lap_product[]){
-      product(s, multiply_4g64_2560, LAP_K_PROJ, 512, 2560, &s->normed, AT_KEY),
-      product(s, multiply_4g64_2560, LAP_V_PROJ, 512, 2560, &s->normed, AT_VALUE),
-      product(s, multiply_4g64_2560, LAP_Q_PROJ, 2048, 2560, &s->normed, AT_QUERY),
-      product_with(s, multiply_4g64_2560, &s->w->pli_rows, 256, 2560, &s->embedded, AT_PLI),
+      lap_step_linear(s, multiply_4g64_2560, LAP_K_PROJ, 512, 2560, &s->normed, AT_KEY),
+      lap_step_linear(s, multiply_4g64_2560, LAP_V_PROJ, 512, 2560, &s->normed, AT_VALUE),
+      lap_step_linear(s, multiply_4g64_2560, LAP_Q_PROJ, 2048, 2560, &s->normed, AT_QUERY),
+      lap_step_product(s, multiply_4g64_2560, &s->w->pli_rows, 256, 2560, &s->embedded, AT_PLI),
   }, 4);
   /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
   lap_run_rows(p, p->rows, keys_sliding_g64b8, s);
@@ -445,39 +372,38 @@ static void donor_sliding_g64b8_v_pli_scalar(step *s, int layer, int cache) {
   attend_sliding_g64b8(s);
   /* h = h + norm(W attention) */
   lap_run_rows(p, p->rows, quantize_attention_2048, s);
-  wide = wide_input(s, 2048, ATTENTION_FORMS, AT_QUERY);
-  run_product(s, multiply_4g64_2048, LAP_O_PROJ, 2560, 2048, &wide, AT_OUTPUT);
+  wide = lap_input_at(s, 2048, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
+  lap_step_run(s, multiply_4g64_2048, LAP_O_PROJ, 2560, 2048, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_attention, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
-  run_gate_up(s, gate_up_4g64_2560, 10240, HIDDEN);
-  lap_run_rows(p, p->rows, quantize_mlp_10240, s);
-  wide = wide_input(s, 10240, MLP_FORMS, AT_GATE);
-  run_product(s, multiply_4g64_10240, LAP_DOWN_PROJ, 2560, 10240, &wide, AT_OUTPUT);
+  wide = lap_input_at(s, 10240, MLP_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_gate_up(s, gate_up_4g64_2560, 10240, HIDDEN, &wide, 0);
+  lap_step_run(s, multiply_4g64_10240, LAP_DOWN_PROJ, 2560, 10240, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_feed_forward, s);
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
-  hidden.x = at(s, AT_HIDDEN);
-  run_product(s, multiply_4g64_2560, LAP_PLI_GATE, 256, 2560, &hidden, AT_GATE);
+  hidden.x = lap_at(s, AT_HIDDEN);
+  lap_step_run(s, multiply_4g64_2560, LAP_PLI_GATE, 256, 2560, &hidden, AT_GATE);
   lap_run_rows(p, p->rows, gate_per_layer_input, s);
-  lap_pass_show(p, "per_layer_input", layer, at(s, AT_PLI), PER_LAYER);
-  wide = wide_input(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE);
-  run_product(s, multiply_4g64_256, LAP_PLI_PROJECTION, 2560, 256, &wide, AT_OUTPUT);
+  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
+  wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_run(s, multiply_4g64_256, LAP_PLI_PROJECTION, 2560, 256, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_per_layer_input_scaled, s);
-  lap_pass_show(p, "layer", layer, at(s, AT_HIDDEN), HIDDEN);
+  lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
 }
 
 /* Layer 5, 17. */
-static void donor_full_g64b4_v_pli_scalar(step *s, int layer, int cache) {
+static void donor_full_g64b4_v_pli_scalar(lap_step *s, int layer, int cache) {
   lap_pass *p = s->pass;
   lap_input wide;
-  begin_layer(s, layer, cache);
+  lap_step_begin(s, layer, cache);
   /* k, v, q = W norm(h) */
   lap_run_rows(p, p->rows, norm_input, s);
   lap_run_products(p, (const lap_product[]){
-      product(s, multiply_4g64_2560, LAP_K_PROJ, 1024, 2560, &s->normed, AT_KEY),
-      product(s, multiply_4g64_2560, LAP_V_PROJ, 1024, 2560, &s->normed, AT_VALUE),
-      product(s, multiply_4g64_2560, LAP_Q_PROJ, 4096, 2560, &s->normed, AT_QUERY),
-      product_with(s, multiply_4g64_2560, &s->w->pli_rows, 256, 2560, &s->embedded, AT_PLI),
+      lap_step_linear(s, multiply_4g64_2560, LAP_K_PROJ, 1024, 2560, &s->normed, AT_KEY),
+      lap_step_linear(s, multiply_4g64_2560, LAP_V_PROJ, 1024, 2560, &s->normed, AT_VALUE),
+      lap_step_linear(s, multiply_4g64_2560, LAP_Q_PROJ, 4096, 2560, &s->normed, AT_QUERY),
+      lap_step_product(s, multiply_4g64_2560, &s->w->pli_rows, 256, 2560, &s->embedded, AT_PLI),
   }, 4);
   /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
   lap_run_rows(p, p->rows, keys_full_g64b4, s);
@@ -485,39 +411,38 @@ static void donor_full_g64b4_v_pli_scalar(step *s, int layer, int cache) {
   attend_full_g64b4(s);
   /* h = h + norm(W attention) */
   lap_run_rows(p, p->rows, quantize_attention_4096, s);
-  wide = wide_input(s, 4096, ATTENTION_FORMS, AT_QUERY);
-  run_product(s, multiply_4g64_4096, LAP_O_PROJ, 2560, 4096, &wide, AT_OUTPUT);
+  wide = lap_input_at(s, 4096, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
+  lap_step_run(s, multiply_4g64_4096, LAP_O_PROJ, 2560, 4096, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_attention, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
-  run_gate_up(s, gate_up_4g64_2560, 10240, HIDDEN);
-  lap_run_rows(p, p->rows, quantize_mlp_10240, s);
-  wide = wide_input(s, 10240, MLP_FORMS, AT_GATE);
-  run_product(s, multiply_4g64_10240, LAP_DOWN_PROJ, 2560, 10240, &wide, AT_OUTPUT);
+  wide = lap_input_at(s, 10240, MLP_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_gate_up(s, gate_up_4g64_2560, 10240, HIDDEN, &wide, 0);
+  lap_step_run(s, multiply_4g64_10240, LAP_DOWN_PROJ, 2560, 10240, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_feed_forward, s);
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
-  hidden.x = at(s, AT_HIDDEN);
-  run_product(s, multiply_4g64_2560, LAP_PLI_GATE, 256, 2560, &hidden, AT_GATE);
+  hidden.x = lap_at(s, AT_HIDDEN);
+  lap_step_run(s, multiply_4g64_2560, LAP_PLI_GATE, 256, 2560, &hidden, AT_GATE);
   lap_run_rows(p, p->rows, gate_per_layer_input, s);
-  lap_pass_show(p, "per_layer_input", layer, at(s, AT_PLI), PER_LAYER);
-  wide = wide_input(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE);
-  run_product(s, multiply_4g64_256, LAP_PLI_PROJECTION, 2560, 256, &wide, AT_OUTPUT);
+  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
+  wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_run(s, multiply_4g64_256, LAP_PLI_PROJECTION, 2560, 256, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_per_layer_input_scaled, s);
-  lap_pass_show(p, "layer", layer, at(s, AT_HIDDEN), HIDDEN);
+  lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
 }
 
 /* Layer 11. */
-static void donor_full_g64b8_v_pli_scalar(step *s, int layer, int cache) {
+static void donor_full_g64b8_v_pli_scalar(lap_step *s, int layer, int cache) {
   lap_pass *p = s->pass;
   lap_input wide;
-  begin_layer(s, layer, cache);
+  lap_step_begin(s, layer, cache);
   /* k, v, q = W norm(h) */
   lap_run_rows(p, p->rows, norm_input, s);
   lap_run_products(p, (const lap_product[]){
-      product(s, multiply_4g64_2560, LAP_K_PROJ, 1024, 2560, &s->normed, AT_KEY),
-      product(s, multiply_4g64_2560, LAP_V_PROJ, 1024, 2560, &s->normed, AT_VALUE),
-      product(s, multiply_4g64_2560, LAP_Q_PROJ, 4096, 2560, &s->normed, AT_QUERY),
-      product_with(s, multiply_4g64_2560, &s->w->pli_rows, 256, 2560, &s->embedded, AT_PLI),
+      lap_step_linear(s, multiply_4g64_2560, LAP_K_PROJ, 1024, 2560, &s->normed, AT_KEY),
+      lap_step_linear(s, multiply_4g64_2560, LAP_V_PROJ, 1024, 2560, &s->normed, AT_VALUE),
+      lap_step_linear(s, multiply_4g64_2560, LAP_Q_PROJ, 4096, 2560, &s->normed, AT_QUERY),
+      lap_step_product(s, multiply_4g64_2560, &s->w->pli_rows, 256, 2560, &s->embedded, AT_PLI),
   }, 4);
   /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
   lap_run_rows(p, p->rows, keys_full_g64b8, s);
@@ -525,39 +450,38 @@ static void donor_full_g64b8_v_pli_scalar(step *s, int layer, int cache) {
   attend_full_g64b8(s);
   /* h = h + norm(W attention) */
   lap_run_rows(p, p->rows, quantize_attention_4096, s);
-  wide = wide_input(s, 4096, ATTENTION_FORMS, AT_QUERY);
-  run_product(s, multiply_4g64_4096, LAP_O_PROJ, 2560, 4096, &wide, AT_OUTPUT);
+  wide = lap_input_at(s, 4096, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
+  lap_step_run(s, multiply_4g64_4096, LAP_O_PROJ, 2560, 4096, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_attention, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
-  run_gate_up(s, gate_up_4g64_2560, 10240, HIDDEN);
-  lap_run_rows(p, p->rows, quantize_mlp_10240, s);
-  wide = wide_input(s, 10240, MLP_FORMS, AT_GATE);
-  run_product(s, multiply_4g64_10240, LAP_DOWN_PROJ, 2560, 10240, &wide, AT_OUTPUT);
+  wide = lap_input_at(s, 10240, MLP_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_gate_up(s, gate_up_4g64_2560, 10240, HIDDEN, &wide, 0);
+  lap_step_run(s, multiply_4g64_10240, LAP_DOWN_PROJ, 2560, 10240, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_feed_forward, s);
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
-  hidden.x = at(s, AT_HIDDEN);
-  run_product(s, multiply_4g64_2560, LAP_PLI_GATE, 256, 2560, &hidden, AT_GATE);
+  hidden.x = lap_at(s, AT_HIDDEN);
+  lap_step_run(s, multiply_4g64_2560, LAP_PLI_GATE, 256, 2560, &hidden, AT_GATE);
   lap_run_rows(p, p->rows, gate_per_layer_input, s);
-  lap_pass_show(p, "per_layer_input", layer, at(s, AT_PLI), PER_LAYER);
-  wide = wide_input(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE);
-  run_product(s, multiply_4g64_256, LAP_PLI_PROJECTION, 2560, 256, &wide, AT_OUTPUT);
+  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
+  wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_run(s, multiply_4g64_256, LAP_PLI_PROJECTION, 2560, 256, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_per_layer_input_scaled, s);
-  lap_pass_show(p, "layer", layer, at(s, AT_HIDDEN), HIDDEN);
+  lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
 }
 
 /* Layer 22. */
-static void donor_sliding_g64b4_v_pli_scalar_export(step *s, int layer, int cache) {
+static void donor_sliding_g64b4_v_pli_scalar_export(lap_step *s, int layer, int cache) {
   lap_pass *p = s->pass;
   lap_input wide;
-  begin_layer(s, layer, cache);
+  lap_step_begin(s, layer, cache);
   /* k, v, q = W norm(h) */
   lap_run_rows(p, p->rows, norm_input, s);
   lap_run_products(p, (const lap_product[]){
-      product(s, multiply_4g64_2560, LAP_K_PROJ, 512, 2560, &s->normed, AT_KEY),
-      product(s, multiply_4g64_2560, LAP_V_PROJ, 512, 2560, &s->normed, AT_VALUE),
-      product(s, multiply_4g64_2560, LAP_Q_PROJ, 2048, 2560, &s->normed, AT_QUERY),
-      product_with(s, multiply_4g64_2560, &s->w->pli_rows, 256, 2560, &s->embedded, AT_PLI),
+      lap_step_linear(s, multiply_4g64_2560, LAP_K_PROJ, 512, 2560, &s->normed, AT_KEY),
+      lap_step_linear(s, multiply_4g64_2560, LAP_V_PROJ, 512, 2560, &s->normed, AT_VALUE),
+      lap_step_linear(s, multiply_4g64_2560, LAP_Q_PROJ, 2048, 2560, &s->normed, AT_QUERY),
+      lap_step_product(s, multiply_4g64_2560, &s->w->pli_rows, 256, 2560, &s->embedded, AT_PLI),
   }, 4);
   /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
   lap_run_rows(p, p->rows, keys_sliding_g64b4, s);
@@ -565,54 +489,53 @@ static void donor_sliding_g64b4_v_pli_scalar_export(step *s, int layer, int cach
   attend_sliding_g64b4(s);
   /* h = h + norm(W attention) */
   lap_run_rows(p, p->rows, quantize_attention_2048, s);
-  wide = wide_input(s, 2048, ATTENTION_FORMS, AT_QUERY);
-  run_product(s, multiply_4g64_2048, LAP_O_PROJ, 2560, 2048, &wide, AT_OUTPUT);
+  wide = lap_input_at(s, 2048, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
+  lap_step_run(s, multiply_4g64_2048, LAP_O_PROJ, 2560, 2048, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_attention, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
-  run_gate_up(s, gate_up_4g64_2560, 10240, HIDDEN);
-  lap_run_rows(p, p->rows, quantize_mlp_10240, s);
-  wide = wide_input(s, 10240, MLP_FORMS, AT_GATE);
-  run_product(s, multiply_4g64_10240, LAP_DOWN_PROJ, 2560, 10240, &wide, AT_OUTPUT);
+  wide = lap_input_at(s, 10240, MLP_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_gate_up(s, gate_up_4g64_2560, 10240, HIDDEN, &wide, 0);
+  lap_step_run(s, multiply_4g64_10240, LAP_DOWN_PROJ, 2560, 10240, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_feed_forward, s);
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
-  hidden.x = at(s, AT_HIDDEN);
-  run_product(s, multiply_4g64_2560, LAP_PLI_GATE, 256, 2560, &hidden, AT_GATE);
+  hidden.x = lap_at(s, AT_HIDDEN);
+  lap_step_run(s, multiply_4g64_2560, LAP_PLI_GATE, 256, 2560, &hidden, AT_GATE);
   lap_run_rows(p, p->rows, gate_per_layer_input, s);
-  lap_pass_show(p, "per_layer_input", layer, at(s, AT_PLI), PER_LAYER);
-  wide = wide_input(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE);
-  run_product(s, multiply_4g64_256, LAP_PLI_PROJECTION, 2560, 256, &wide, AT_OUTPUT);
+  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
+  wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_run(s, multiply_4g64_256, LAP_PLI_PROJECTION, 2560, 256, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_per_layer_input_scaled, s);
-  lap_pass_show(p, "layer", layer, at(s, AT_HIDDEN), HIDDEN);
+  lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
 }
 
 /* Layer 23. */
-static void donor_full_g64b4_v_pli_scalar_export_last(step *s, int layer, int cache) {
+static void donor_full_g64b4_v_pli_scalar_export_last(lap_step *s, int layer, int cache) {
   lap_pass *p = s->pass;
   lap_input wide;
-  begin_layer(s, layer, cache);
+  lap_step_begin(s, layer, cache);
   /* k, v, q = W norm(h) */
   lap_run_rows(p, p->rows, norm_input, s);
   if (lap_has_unwanted_rows(p)) {
     /* All later layers read what is stored now: rows that nobody wants logits of end here. */
     lap_run_products(p, (const lap_product[]){
-        product(s, multiply_4g64_2560, LAP_K_PROJ, 1024, 2560, &s->normed, AT_KEY),
-        product(s, multiply_4g64_2560, LAP_V_PROJ, 1024, 2560, &s->normed, AT_VALUE),
+        lap_step_linear(s, multiply_4g64_2560, LAP_K_PROJ, 1024, 2560, &s->normed, AT_KEY),
+        lap_step_linear(s, multiply_4g64_2560, LAP_V_PROJ, 1024, 2560, &s->normed, AT_VALUE),
     }, 2);
     lap_run_rows(p, p->rows, keys_full_g64b4, s);
     drop_rows(s);
     if (p->rows == 0) return;
     lap_run_rows(p, p->rows, norm_input, s);
     lap_run_products(p, (const lap_product[]){
-        product(s, multiply_4g64_2560, LAP_Q_PROJ, 4096, 2560, &s->normed, AT_QUERY),
-        product_with(s, multiply_4g64_2560, &s->w->pli_rows, 256, 2560, &s->embedded, AT_PLI),
+        lap_step_linear(s, multiply_4g64_2560, LAP_Q_PROJ, 4096, 2560, &s->normed, AT_QUERY),
+        lap_step_product(s, multiply_4g64_2560, &s->w->pli_rows, 256, 2560, &s->embedded, AT_PLI),
     }, 2);
   } else {
     lap_run_products(p, (const lap_product[]){
-        product(s, multiply_4g64_2560, LAP_K_PROJ, 1024, 2560, &s->normed, AT_KEY),
-        product(s, multiply_4g64_2560, LAP_V_PROJ, 1024, 2560, &s->normed, AT_VALUE),
-        product(s, multiply_4g64_2560, LAP_Q_PROJ, 4096, 2560, &s->normed, AT_QUERY),
-        product_with(s, multiply_4g64_2560, &s->w->pli_rows, 256, 2560, &s->embedded, AT_PLI),
+        lap_step_linear(s, multiply_4g64_2560, LAP_K_PROJ, 1024, 2560, &s->normed, AT_KEY),
+        lap_step_linear(s, multiply_4g64_2560, LAP_V_PROJ, 1024, 2560, &s->normed, AT_VALUE),
+        lap_step_linear(s, multiply_4g64_2560, LAP_Q_PROJ, 4096, 2560, &s->normed, AT_QUERY),
+        lap_step_product(s, multiply_4g64_2560, &s->w->pli_rows, 256, 2560, &s->embedded, AT_PLI),
     }, 4);
     lap_run_rows(p, p->rows, keys_full_g64b4, s);
   }
@@ -620,130 +543,127 @@ static void donor_full_g64b4_v_pli_scalar_export_last(step *s, int layer, int ca
   attend_full_g64b4(s);
   /* h = h + norm(W attention) */
   lap_run_rows(p, p->rows, quantize_attention_4096, s);
-  wide = wide_input(s, 4096, ATTENTION_FORMS, AT_QUERY);
-  run_product(s, multiply_4g64_4096, LAP_O_PROJ, 2560, 4096, &wide, AT_OUTPUT);
+  wide = lap_input_at(s, 4096, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
+  lap_step_run(s, multiply_4g64_4096, LAP_O_PROJ, 2560, 4096, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_attention, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
-  run_gate_up(s, gate_up_4g64_2560, 10240, HIDDEN);
-  lap_run_rows(p, p->rows, quantize_mlp_10240, s);
-  wide = wide_input(s, 10240, MLP_FORMS, AT_GATE);
-  run_product(s, multiply_4g64_10240, LAP_DOWN_PROJ, 2560, 10240, &wide, AT_OUTPUT);
+  wide = lap_input_at(s, 10240, MLP_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_gate_up(s, gate_up_4g64_2560, 10240, HIDDEN, &wide, 0);
+  lap_step_run(s, multiply_4g64_10240, LAP_DOWN_PROJ, 2560, 10240, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_feed_forward, s);
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
-  hidden.x = at(s, AT_HIDDEN);
-  run_product(s, multiply_4g64_2560, LAP_PLI_GATE, 256, 2560, &hidden, AT_GATE);
+  hidden.x = lap_at(s, AT_HIDDEN);
+  lap_step_run(s, multiply_4g64_2560, LAP_PLI_GATE, 256, 2560, &hidden, AT_GATE);
   lap_run_rows(p, p->rows, gate_per_layer_input, s);
-  lap_pass_show(p, "per_layer_input", layer, at(s, AT_PLI), PER_LAYER);
-  wide = wide_input(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE);
-  run_product(s, multiply_4g64_256, LAP_PLI_PROJECTION, 2560, 256, &wide, AT_OUTPUT);
+  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
+  wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_run(s, multiply_4g64_256, LAP_PLI_PROJECTION, 2560, 256, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_per_layer_input_scaled, s);
-  lap_pass_show(p, "layer", layer, at(s, AT_HIDDEN), HIDDEN);
+  lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
 }
 
 /* Layer 24-28, 30-34, 36-40. */
-static void sharer_sliding_g64b4_pli_scalar(step *s, int layer, int cache) {
+static void sharer_sliding_g64b4_pli_scalar(lap_step *s, int layer, int cache) {
   lap_pass *p = s->pass;
   lap_input wide;
-  begin_layer(s, layer, cache);
+  lap_step_begin(s, layer, cache);
   /* q = W norm(h) */
   lap_run_rows(p, p->rows, norm_input, s);
   lap_run_products(p, (const lap_product[]){
-      product(s, multiply_4g64_2560, LAP_Q_PROJ, 2048, 2560, &s->normed, AT_QUERY),
-      product_with(s, multiply_4g64_2560, &s->w->pli_rows, 256, 2560, &s->embedded, AT_PLI),
+      lap_step_linear(s, multiply_4g64_2560, LAP_Q_PROJ, 2048, 2560, &s->normed, AT_QUERY),
+      lap_step_product(s, multiply_4g64_2560, &s->w->pli_rows, 256, 2560, &s->embedded, AT_PLI),
   }, 2);
   lap_run_rows(p, p->rows, queries_sliding, s);
   attend_sliding_g64b4(s);
   /* h = h + norm(W attention) */
   lap_run_rows(p, p->rows, quantize_attention_2048, s);
-  wide = wide_input(s, 2048, ATTENTION_FORMS, AT_QUERY);
-  run_product(s, multiply_4g64_2048, LAP_O_PROJ, 2560, 2048, &wide, AT_OUTPUT);
+  wide = lap_input_at(s, 2048, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
+  lap_step_run(s, multiply_4g64_2048, LAP_O_PROJ, 2560, 2048, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_attention, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
-  run_gate_up(s, gate_up_4g64_2560, 10240, HIDDEN);
-  lap_run_rows(p, p->rows, quantize_mlp_10240, s);
-  wide = wide_input(s, 10240, MLP_FORMS, AT_GATE);
-  run_product(s, multiply_4g64_10240, LAP_DOWN_PROJ, 2560, 10240, &wide, AT_OUTPUT);
+  wide = lap_input_at(s, 10240, MLP_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_gate_up(s, gate_up_4g64_2560, 10240, HIDDEN, &wide, 0);
+  lap_step_run(s, multiply_4g64_10240, LAP_DOWN_PROJ, 2560, 10240, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_feed_forward, s);
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
-  hidden.x = at(s, AT_HIDDEN);
-  run_product(s, multiply_4g64_2560, LAP_PLI_GATE, 256, 2560, &hidden, AT_GATE);
+  hidden.x = lap_at(s, AT_HIDDEN);
+  lap_step_run(s, multiply_4g64_2560, LAP_PLI_GATE, 256, 2560, &hidden, AT_GATE);
   lap_run_rows(p, p->rows, gate_per_layer_input, s);
-  lap_pass_show(p, "per_layer_input", layer, at(s, AT_PLI), PER_LAYER);
-  wide = wide_input(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE);
-  run_product(s, multiply_4g64_256, LAP_PLI_PROJECTION, 2560, 256, &wide, AT_OUTPUT);
+  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
+  wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_run(s, multiply_4g64_256, LAP_PLI_PROJECTION, 2560, 256, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_per_layer_input_scaled, s);
-  lap_pass_show(p, "layer", layer, at(s, AT_HIDDEN), HIDDEN);
+  lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
 }
 
 /* Layer 29, 35, 41. */
-static void sharer_full_g64b4_pli_scalar(step *s, int layer, int cache) {
+static void sharer_full_g64b4_pli_scalar(lap_step *s, int layer, int cache) {
   lap_pass *p = s->pass;
   lap_input wide;
-  begin_layer(s, layer, cache);
+  lap_step_begin(s, layer, cache);
   /* q = W norm(h) */
   lap_run_rows(p, p->rows, norm_input, s);
   lap_run_products(p, (const lap_product[]){
-      product(s, multiply_4g64_2560, LAP_Q_PROJ, 4096, 2560, &s->normed, AT_QUERY),
-      product_with(s, multiply_4g64_2560, &s->w->pli_rows, 256, 2560, &s->embedded, AT_PLI),
+      lap_step_linear(s, multiply_4g64_2560, LAP_Q_PROJ, 4096, 2560, &s->normed, AT_QUERY),
+      lap_step_product(s, multiply_4g64_2560, &s->w->pli_rows, 256, 2560, &s->embedded, AT_PLI),
   }, 2);
   lap_run_rows(p, p->rows, queries_full, s);
   attend_full_g64b4(s);
   /* h = h + norm(W attention) */
   lap_run_rows(p, p->rows, quantize_attention_4096, s);
-  wide = wide_input(s, 4096, ATTENTION_FORMS, AT_QUERY);
-  run_product(s, multiply_4g64_4096, LAP_O_PROJ, 2560, 4096, &wide, AT_OUTPUT);
+  wide = lap_input_at(s, 4096, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
+  lap_step_run(s, multiply_4g64_4096, LAP_O_PROJ, 2560, 4096, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_attention, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
-  run_gate_up(s, gate_up_4g64_2560, 10240, HIDDEN);
-  lap_run_rows(p, p->rows, quantize_mlp_10240, s);
-  wide = wide_input(s, 10240, MLP_FORMS, AT_GATE);
-  run_product(s, multiply_4g64_10240, LAP_DOWN_PROJ, 2560, 10240, &wide, AT_OUTPUT);
+  wide = lap_input_at(s, 10240, MLP_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_gate_up(s, gate_up_4g64_2560, 10240, HIDDEN, &wide, 0);
+  lap_step_run(s, multiply_4g64_10240, LAP_DOWN_PROJ, 2560, 10240, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_feed_forward, s);
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
-  hidden.x = at(s, AT_HIDDEN);
-  run_product(s, multiply_4g64_2560, LAP_PLI_GATE, 256, 2560, &hidden, AT_GATE);
+  hidden.x = lap_at(s, AT_HIDDEN);
+  lap_step_run(s, multiply_4g64_2560, LAP_PLI_GATE, 256, 2560, &hidden, AT_GATE);
   lap_run_rows(p, p->rows, gate_per_layer_input, s);
-  lap_pass_show(p, "per_layer_input", layer, at(s, AT_PLI), PER_LAYER);
-  wide = wide_input(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE);
-  run_product(s, multiply_4g64_256, LAP_PLI_PROJECTION, 2560, 256, &wide, AT_OUTPUT);
+  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
+  wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_run(s, multiply_4g64_256, LAP_PLI_PROJECTION, 2560, 256, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_per_layer_input_scaled, s);
-  lap_pass_show(p, "layer", layer, at(s, AT_HIDDEN), HIDDEN);
+  lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
 }
 
 /* ---- the pass ---- */
 
 /* Points everything into the arena, or, without one, adds up its bytes. */
-static size_t place(step *s, lap_pass *pass) {
+static size_t place(lap_step *s, lap_pass *pass) {
   const lap_attend_shape shapes[] = {
       sliding_g64b4(),
       full_g64b4(),
   };
   size_t used = (size_t)pass->capacity * ROW_BYTES;
   unsigned char *arena = pass->arena;
-  *s = (step){.pass = pass};
+  *s = (lap_step){.pass = pass};
   used += lap_attend_place_memory(shapes, (int)(sizeof shapes / sizeof *shapes), pass, arena ? arena + used : NULL,
                                   &s->attention);
   if (!arena) return used;
-  s->attention.tiles = (lap_tile *)(void *)bytes_at(s, AT_TILES);
+  s->attention.tiles = (lap_tile *)(void *)lap_bytes_at(s, AT_TILES);
   place_inputs(s);
   return used;
 }
 
 static size_t arena_bytes(const lap_pass *pass) {
   lap_pass sized = *pass;
-  step s;
+  lap_step s;
   sized.arena = NULL;
   return place(&s, &sized);
 }
 
 static void forward(lap_pass *p) {
-  step s;
+  lap_step s;
   place(&s, p);
   lap_run_rows(p, p->rows, embed, &s);
-  lap_pass_show(p, "embedding", -1, at(&s, AT_HIDDEN), HIDDEN);
+  lap_pass_show(p, "embedding", -1, lap_at(&s, AT_HIDDEN), HIDDEN);
   donor_sliding_g64b4_v_pli_scalar(&s, 0, 0);
   donor_sliding_g64b4_v_pli_scalar(&s, 1, 1);
   donor_sliding_g64b4_v_pli_scalar(&s, 2, 2);
@@ -788,7 +708,7 @@ static void forward(lap_pass *p) {
   sharer_sliding_g64b4_pli_scalar(&s, 40, 22);
   sharer_full_g64b4_pli_scalar(&s, 41, 23);
   lap_run_rows(p, p->rows, norm_final, &s);
-  lap_pass_show(p, "final_norm", 42, at(&s, AT_NORMED), HIDDEN);
+  lap_pass_show(p, "final_norm", 42, lap_at(&s, AT_NORMED), HIDDEN);
   lap_run_head(p, multiply_head, VOCAB, HIDDEN, &s.normed);
 }
 
@@ -819,11 +739,11 @@ static const lap_cut_cache caches[] = {
     {.kv_heads = 2, .head_dim = 512, .window = 0, .bits = 4, .group_size = 64},
 };
 
-extern LAP_CUT_EXPORT const lap_cut LAP_ISA(lap_cut_7571e0e3ec000161);
-const lap_cut LAP_ISA(lap_cut_7571e0e3ec000161) = {
+extern LAP_CUT_EXPORT const lap_cut LAP_ISA(lap_cut_f6cfeb84bdc4579b);
+const lap_cut LAP_ISA(lap_cut_f6cfeb84bdc4579b) = {
     .abi = LAP_PASS_ABI,
     .contract = LAP_KERNEL_CONTRACT,
-    .fingerprint = "7571e0e3ec000161",
+    .fingerprint = "f6cfeb84bdc4579b",
     .isa = LAP_ISA_NAME,
     .caches = 24,
     .cache = caches,

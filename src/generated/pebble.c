@@ -2,7 +2,7 @@
  *     lapidary cut pebble --emit FILE
  *
  * The forward pass of pebble: 12 layers, hidden 256, vocabulary 2048, embedding 8g64.
- * Fingerprint fe72d19f2ded54d4; generator 1, pass interface 1, kernel contract 1.
+ * Fingerprint adc8f6288e0aae03; generator 2, pass interface 1, kernel contract 1.
  *
  * Read `forward` at the end first. A kind of layer is named by what it is: it computes its own
  * keys and values (donor) or reads those of another layer (sharer); its attention (sliding, full);
@@ -18,9 +18,9 @@
  *     sharer_full_g64b4_pli_scalar                     layer 8, 11
  *     sharer_sliding_g64b8_pli_scalar                  layer 9-10
  */
-#include "pass/attend_rows.h"
 #include "pass/head.h"
 #include "pass/rows.h"
+#include "pass/step.h"
 
 /* ---- sizes; quantized forms of products' inputs are those of pass/parallel.h ---- */
 
@@ -33,14 +33,14 @@ enum {
   PAIRS_FULL = 16,
   NORMED_FORMS = 3,
   EMBEDDED_FORMS = 1,
-  ATTENTION_FORMS = 3,
+  ATTENTION_FORMS = 2,
   MLP_FORMS = 3,
   PER_LAYER_FORMS = 1,
 };
 #define EPS 0x1.0c6f7ap-20f
 
-/* ---- the arena: where activations stand, in bytes times rows. Gate and up take the room of
- * queries, keys and values. ---- */
+/* ---- the arena: where activations stand, in bytes times rows. Gate takes the room of queries, keys
+ * and values. ---- */
 
 enum {
   AT_HIDDEN = 0,
@@ -53,76 +53,16 @@ enum {
   AT_NORMED = 3136,
   AT_NORMED_FORMS = 4160,
   AT_PLI = 5376,
-  AT_OUTPUT = 5632,
-  AT_QUERY = 6656,
-  AT_KEY = 8704,
-  AT_VALUE = 9728,
-  AT_GATE = 6656,
-  AT_UP = 9728,
-  AT_WIDE_FORMS = 12800,
-  AT_TILES = 16064,
-  ROW_BYTES = 16128,
+  AT_OUTPUT = 3136,
+  AT_QUERY = 5632,
+  AT_KEY = 7680,
+  AT_VALUE = 8704,
+  AT_QUERY_FORMS = 9728,
+  AT_GATE = 5632,
+  AT_GATE_FORMS = 5888,
+  AT_TILES = 10944,
+  ROW_BYTES = 11008,
 };
-
-/* The pass, and the layer at hand: what every task reads. */
-typedef struct step {
-  lap_pass *pass;
-  lap_attend_memory attention;
-  lap_input normed; /* a norm's output, or the stream, in quantized form */
-  lap_input embedded; /* the embedding, for the per-layer inputs */
-  int layer;
-  int cache;
-  const lap_layer_weights *w;
-} step;
-
-LAP_INLINE unsigned char *bytes_at(const step *s, size_t place) {
-  return s->pass->arena + (size_t)s->pass->capacity * place;
-}
-
-LAP_INLINE float *at(const step *s, size_t place) {
-  return (float *)(void *)bytes_at(s, place);
-}
-
-LAP_INLINE float *row_at(const step *s, size_t place, const int width, int row) {
-  return at(s, place) + (size_t)row * (size_t)width;
-}
-
-LAP_INLINE lap_input wide_input(const step *s, const int width, const int forms, size_t place) {
-  return lap_input_place(width, forms, at(s, place), bytes_at(s, AT_WIDE_FORMS), s->pass->capacity,
-                         lap_weaves(s->pass->rows, width));
-}
-
-/* y = x W^T for all rows, W [rows, cols]. */
-LAP_INLINE lap_product product_with(const step *s, lap_multiply *multiply, const lap_weight *weight,
-                                    int rows, int cols, const lap_input *x, size_t y) {
-  return (lap_product){.multiply = multiply, .weight = weight, .rows = rows, .cols = cols, .input = x,
-                       .input_rows = s->pass->rows, .y = at(s, y)};
-}
-
-LAP_INLINE lap_product product(const step *s, lap_multiply *multiply, lap_layer_linear which, int rows,
-                               int cols, const lap_input *x, size_t y) {
-  return product_with(s, multiply, &s->w->linear[which], rows, cols, x, y);
-}
-
-LAP_INLINE void run_product(const step *s, lap_multiply *multiply, lap_layer_linear which, int rows,
-                            int cols, const lap_input *x, size_t y) {
-  const lap_product one = product(s, multiply, which, rows, cols, x, y);
-  lap_run_products(s->pass, &one, 1);
-}
-
-/* gelu(gate y) * up y */
-LAP_INLINE void run_gate_up(const step *s, lap_multiply *multiply, int rows, int cols) {
-  lap_product pair = product(s, multiply, LAP_GATE_PROJ, rows, cols, &s->normed, AT_GATE);
-  pair.second = &s->w->linear[LAP_UP_PROJ];
-  pair.second_y = at(s, AT_UP);
-  lap_run_products(s->pass, &pair, 1);
-}
-
-LAP_INLINE void begin_layer(step *s, int layer, int cache) {
-  s->layer = layer;
-  s->cache = cache;
-  s->w = &s->pass->weights->layer[layer];
-}
 
 /* ---- products: rows first..last-1 of y = x W^T, W of so many bits in groups, and columns ---- */
 
@@ -139,9 +79,7 @@ static void multiply_4g64_256(const lap_product *p, int first, int last) {
 }
 
 static void gate_up_4g64_256(const lap_product *p, int first, int last) {
-  lap_multiply_rows(4, 64, LAP_FORMAT_BF16, 256, p->weight, p, first, last, p->y);
-  lap_multiply_rows(4, 64, LAP_FORMAT_BF16, 256, p->second, p, first, last, p->second_y);
-  lap_join_pair(p, first, last);
+  lap_multiply_pair(MLP_FORMS, multiply_4g64_256, multiply_4g64_256, p, first, last);
 }
 
 static void multiply_8g64_768(const lap_product *p, int first, int last) {
@@ -163,151 +101,141 @@ static void multiply_4g64_768(const lap_product *p, int first, int last) {
 /* ---- row by row ---- */
 
 static void quantize_embedding(void *context, int row) {
-  const step *s = context;
-  lap_input_fill(HIDDEN, EMBEDDED_FORMS, row_at(s, AT_EMBEDDED, HIDDEN, row), &s->embedded, row);
+  const lap_step *s = context;
+  lap_input_fill(HIDDEN, EMBEDDED_FORMS, lap_row_at(s, AT_EMBEDDED, HIDDEN, row), &s->embedded, row);
 }
 
 static void embed(void *context, int row) {
-  const step *s = context;
+  const lap_step *s = context;
   const lap_row *token = &s->pass->row[row];
-  float *h = row_at(s, AT_HIDDEN, HIDDEN, row);
+  float *h = lap_row_at(s, AT_HIDDEN, HIDDEN, row);
   lap_table_row(8, 64, LAP_FORMAT_BF16, HIDDEN, &s->pass->weights->embed, token->id, 0, HIDDEN, 0x1p+4f, h);
   lap_rope_table(s->pass->rope_frequency[LAP_SLIDING], PAIRS_SLIDING, token->position,
-                 row_at(s, AT_COSINE_SLIDING, PAIRS_SLIDING, row), row_at(s, AT_SINE_SLIDING, PAIRS_SLIDING, row));
+                 lap_row_at(s, AT_COSINE_SLIDING, PAIRS_SLIDING, row), lap_row_at(s, AT_SINE_SLIDING, PAIRS_SLIDING, row));
   lap_rope_table(s->pass->rope_frequency[LAP_FULL], PAIRS_FULL, token->position,
-                 row_at(s, AT_COSINE_FULL, PAIRS_FULL, row), row_at(s, AT_SINE_FULL, PAIRS_FULL, row));
-  memcpy(row_at(s, AT_EMBEDDED, HIDDEN, row), h, HIDDEN * sizeof *h);
+                 lap_row_at(s, AT_COSINE_FULL, PAIRS_FULL, row), lap_row_at(s, AT_SINE_FULL, PAIRS_FULL, row));
+  memcpy(lap_row_at(s, AT_EMBEDDED, HIDDEN, row), h, HIDDEN * sizeof *h);
   quantize_embedding(context, row);
 }
 
 static void norm_input(void *context, int row) {
-  const step *s = context;
-  lap_row_norm(HIDDEN, EPS, NORMED_FORMS, row_at(s, AT_HIDDEN, HIDDEN, row), s->w->vector[LAP_INPUT_NORM],
-               row_at(s, AT_NORMED, HIDDEN, row), &s->normed, row);
+  const lap_step *s = context;
+  lap_row_norm(HIDDEN, EPS, NORMED_FORMS, lap_row_at(s, AT_HIDDEN, HIDDEN, row), s->w->vector[LAP_INPUT_NORM],
+               lap_row_at(s, AT_NORMED, HIDDEN, row), &s->normed, row);
 }
 
 static void keys_sliding_g64b8(void *context, int row) {
-  const step *s = context;
+  const lap_step *s = context;
   const lap_row *token = &s->pass->row[row];
-  lap_row_keys(2, 64, PAIRS_SLIDING, EPS, 0, 8, 64, row_at(s, AT_KEY, 128, row), row_at(s, AT_VALUE, 128, row),
-               s->w->vector[LAP_K_NORM], row_at(s, AT_COSINE_SLIDING, PAIRS_SLIDING, row),
-               row_at(s, AT_SINE_SLIDING, PAIRS_SLIDING, row), lap_pass_kv(s->pass, token->segment, s->cache)->planes,
+  lap_row_keys(2, 64, PAIRS_SLIDING, EPS, 0, 8, 64, lap_row_at(s, AT_KEY, 128, row), lap_row_at(s, AT_VALUE, 128, row),
+               s->w->vector[LAP_K_NORM], lap_row_at(s, AT_COSINE_SLIDING, PAIRS_SLIDING, row),
+               lap_row_at(s, AT_SINE_SLIDING, PAIRS_SLIDING, row), lap_pass_kv(s->pass, token->segment, s->cache)->planes,
                token->position);
 }
 
 static void queries_sliding(void *context, int row) {
-  const step *s = context;
-  lap_row_queries(4, 64, PAIRS_SLIDING, EPS, row_at(s, AT_QUERY, 256, row), s->w->vector[LAP_Q_NORM],
-                  row_at(s, AT_COSINE_SLIDING, PAIRS_SLIDING, row), row_at(s, AT_SINE_SLIDING, PAIRS_SLIDING, row));
+  const lap_step *s = context;
+  lap_row_queries(4, 64, PAIRS_SLIDING, EPS, lap_row_at(s, AT_QUERY, 256, row), s->w->vector[LAP_Q_NORM],
+                  lap_row_at(s, AT_COSINE_SLIDING, PAIRS_SLIDING, row), lap_row_at(s, AT_SINE_SLIDING, PAIRS_SLIDING, row));
 }
 
 static void quantize_attention_256(void *context, int row) {
-  const step *s = context;
-  const lap_input wide = wide_input(s, 256, ATTENTION_FORMS, AT_QUERY);
-  lap_input_fill(256, ATTENTION_FORMS, row_at(s, AT_QUERY, 256, row), &wide, row);
+  const lap_step *s = context;
+  const lap_input input = lap_input_at(s, 256, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
+  lap_input_fill(256, ATTENTION_FORMS, lap_row_at(s, AT_QUERY, 256, row), &input, row);
 }
 
 static void add_attention(void *context, int row) {
-  const step *s = context;
-  lap_row_add_norm(HIDDEN, EPS, row_at(s, AT_OUTPUT, HIDDEN, row), s->w->vector[LAP_POST_ATTENTION_NORM],
-                   row_at(s, AT_HIDDEN, HIDDEN, row));
-  lap_row_norm(HIDDEN, EPS, NORMED_FORMS, row_at(s, AT_HIDDEN, HIDDEN, row), s->w->vector[LAP_PRE_FEEDFORWARD_NORM],
-               row_at(s, AT_NORMED, HIDDEN, row), &s->normed, row);
-}
-
-static void quantize_mlp_768(void *context, int row) {
-  const step *s = context;
-  const lap_input wide = wide_input(s, 768, MLP_FORMS, AT_GATE);
-  lap_input_fill(768, MLP_FORMS, row_at(s, AT_GATE, 768, row), &wide, row);
+  const lap_step *s = context;
+  lap_row_add_norm(HIDDEN, EPS, lap_row_at(s, AT_OUTPUT, HIDDEN, row), s->w->vector[LAP_POST_ATTENTION_NORM],
+                   lap_row_at(s, AT_HIDDEN, HIDDEN, row));
+  lap_row_norm(HIDDEN, EPS, NORMED_FORMS, lap_row_at(s, AT_HIDDEN, HIDDEN, row), s->w->vector[LAP_PRE_FEEDFORWARD_NORM],
+               lap_row_at(s, AT_NORMED, HIDDEN, row), &s->normed, row);
 }
 
 static void add_feed_forward(void *context, int row) {
-  const step *s = context;
-  lap_row_add_norm(HIDDEN, EPS, row_at(s, AT_OUTPUT, HIDDEN, row), s->w->vector[LAP_POST_FEEDFORWARD_NORM],
-                   row_at(s, AT_HIDDEN, HIDDEN, row));
-  lap_input_fill(HIDDEN, NORMED_FORMS, row_at(s, AT_HIDDEN, HIDDEN, row), &s->normed, row);
+  const lap_step *s = context;
+  lap_row_add_norm(HIDDEN, EPS, lap_row_at(s, AT_OUTPUT, HIDDEN, row), s->w->vector[LAP_POST_FEEDFORWARD_NORM],
+                   lap_row_at(s, AT_HIDDEN, HIDDEN, row));
+  lap_input_fill(HIDDEN, NORMED_FORMS, lap_row_at(s, AT_HIDDEN, HIDDEN, row), &s->normed, row);
 }
 
 static void gate_per_layer_input(void *context, int row) {
-  const step *s = context;
+  const lap_step *s = context;
   const lap_weights *weights = s->pass->weights;
-  const lap_input wide = wide_input(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE);
-  float table[PER_LAYER], *pli = row_at(s, AT_PLI, PER_LAYER, row), *gate = row_at(s, AT_GATE, PER_LAYER, row);
+  const lap_input input = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
+  float table[PER_LAYER], *pli = lap_row_at(s, AT_PLI, PER_LAYER, row), *gate = lap_row_at(s, AT_GATE, PER_LAYER, row);
   lap_table_row(4, 64, LAP_FORMAT_BF16, LAYERS * PER_LAYER, &weights->embed_per_layer, s->pass->row[row].id,
                 s->layer * PER_LAYER, PER_LAYER, 0x1p+3f, table);
   lap_row_per_layer_input(PER_LAYER, EPS, 0x1p-4f, weights->per_layer_norm, table, pli);
   LAP_ISA(lap_geglu)(gate, pli, PER_LAYER, gate);
-  lap_input_fill(PER_LAYER, PER_LAYER_FORMS, gate, &wide, row);
+  lap_input_fill(PER_LAYER, PER_LAYER_FORMS, gate, &input, row);
 }
 
 static void add_per_layer_input_scaled(void *context, int row) {
-  const step *s = context;
-  lap_row_add_norm(HIDDEN, EPS, row_at(s, AT_OUTPUT, HIDDEN, row), s->w->vector[LAP_POST_PLI_NORM],
-                   row_at(s, AT_HIDDEN, HIDDEN, row));
-  lap_row_scale(HIDDEN, s->w->vector[LAP_LAYER_SCALAR][0], row_at(s, AT_HIDDEN, HIDDEN, row));
+  const lap_step *s = context;
+  lap_row_add_norm(HIDDEN, EPS, lap_row_at(s, AT_OUTPUT, HIDDEN, row), s->w->vector[LAP_POST_PLI_NORM],
+                   lap_row_at(s, AT_HIDDEN, HIDDEN, row));
+  lap_row_scale(HIDDEN, s->w->vector[LAP_LAYER_SCALAR][0], lap_row_at(s, AT_HIDDEN, HIDDEN, row));
 }
 
 static void keys_sliding_g64b4(void *context, int row) {
-  const step *s = context;
+  const lap_step *s = context;
   const lap_row *token = &s->pass->row[row];
-  lap_row_keys(2, 64, PAIRS_SLIDING, EPS, 0, 4, 64, row_at(s, AT_KEY, 128, row), row_at(s, AT_VALUE, 128, row),
-               s->w->vector[LAP_K_NORM], row_at(s, AT_COSINE_SLIDING, PAIRS_SLIDING, row),
-               row_at(s, AT_SINE_SLIDING, PAIRS_SLIDING, row), lap_pass_kv(s->pass, token->segment, s->cache)->planes,
+  lap_row_keys(2, 64, PAIRS_SLIDING, EPS, 0, 4, 64, lap_row_at(s, AT_KEY, 128, row), lap_row_at(s, AT_VALUE, 128, row),
+               s->w->vector[LAP_K_NORM], lap_row_at(s, AT_COSINE_SLIDING, PAIRS_SLIDING, row),
+               lap_row_at(s, AT_SINE_SLIDING, PAIRS_SLIDING, row), lap_pass_kv(s->pass, token->segment, s->cache)->planes,
                token->position);
 }
 
 static void keys_full_g64b8(void *context, int row) {
-  const step *s = context;
+  const lap_step *s = context;
   const lap_row *token = &s->pass->row[row];
-  lap_row_keys(2, 128, PAIRS_FULL, EPS, 0, 8, 64, row_at(s, AT_KEY, 256, row), row_at(s, AT_VALUE, 256, row),
-               s->w->vector[LAP_K_NORM], row_at(s, AT_COSINE_FULL, PAIRS_FULL, row),
-               row_at(s, AT_SINE_FULL, PAIRS_FULL, row), lap_pass_kv(s->pass, token->segment, s->cache)->planes,
+  lap_row_keys(2, 128, PAIRS_FULL, EPS, 0, 8, 64, lap_row_at(s, AT_KEY, 256, row), lap_row_at(s, AT_VALUE, 256, row),
+               s->w->vector[LAP_K_NORM], lap_row_at(s, AT_COSINE_FULL, PAIRS_FULL, row),
+               lap_row_at(s, AT_SINE_FULL, PAIRS_FULL, row), lap_pass_kv(s->pass, token->segment, s->cache)->planes,
                token->position);
 }
 
 static void queries_full(void *context, int row) {
-  const step *s = context;
-  lap_row_queries(4, 128, PAIRS_FULL, EPS, row_at(s, AT_QUERY, 512, row), s->w->vector[LAP_Q_NORM],
-                  row_at(s, AT_COSINE_FULL, PAIRS_FULL, row), row_at(s, AT_SINE_FULL, PAIRS_FULL, row));
+  const lap_step *s = context;
+  lap_row_queries(4, 128, PAIRS_FULL, EPS, lap_row_at(s, AT_QUERY, 512, row), s->w->vector[LAP_Q_NORM],
+                  lap_row_at(s, AT_COSINE_FULL, PAIRS_FULL, row), lap_row_at(s, AT_SINE_FULL, PAIRS_FULL, row));
 }
 
 static void quantize_attention_512(void *context, int row) {
-  const step *s = context;
-  const lap_input wide = wide_input(s, 512, ATTENTION_FORMS, AT_QUERY);
-  lap_input_fill(512, ATTENTION_FORMS, row_at(s, AT_QUERY, 512, row), &wide, row);
+  const lap_step *s = context;
+  const lap_input input = lap_input_at(s, 512, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
+  lap_input_fill(512, ATTENTION_FORMS, lap_row_at(s, AT_QUERY, 512, row), &input, row);
 }
 
 static void keys_full_g64b4(void *context, int row) {
-  const step *s = context;
+  const lap_step *s = context;
   const lap_row *token = &s->pass->row[row];
-  lap_row_keys(2, 128, PAIRS_FULL, EPS, 0, 4, 64, row_at(s, AT_KEY, 256, row), row_at(s, AT_VALUE, 256, row),
-               s->w->vector[LAP_K_NORM], row_at(s, AT_COSINE_FULL, PAIRS_FULL, row),
-               row_at(s, AT_SINE_FULL, PAIRS_FULL, row), lap_pass_kv(s->pass, token->segment, s->cache)->planes,
+  lap_row_keys(2, 128, PAIRS_FULL, EPS, 0, 4, 64, lap_row_at(s, AT_KEY, 256, row), lap_row_at(s, AT_VALUE, 256, row),
+               s->w->vector[LAP_K_NORM], lap_row_at(s, AT_COSINE_FULL, PAIRS_FULL, row),
+               lap_row_at(s, AT_SINE_FULL, PAIRS_FULL, row), lap_pass_kv(s->pass, token->segment, s->cache)->planes,
                token->position);
 }
 
 static void norm_final(void *context, int row) {
-  const step *s = context;
-  lap_row_norm(HIDDEN, EPS, NORMED_FORMS, row_at(s, AT_HIDDEN, HIDDEN, row), s->pass->weights->final_norm,
-               row_at(s, AT_NORMED, HIDDEN, row), &s->normed, row);
+  const lap_step *s = context;
+  lap_row_norm(HIDDEN, EPS, NORMED_FORMS, lap_row_at(s, AT_HIDDEN, HIDDEN, row), s->pass->weights->final_norm,
+               lap_row_at(s, AT_NORMED, HIDDEN, row), &s->normed, row);
 }
 
-/* How the inputs lie in memory depends on the number of rows still on their way. */
-static void place_inputs(step *s) {
-  const int capacity = s->pass->capacity, woven = lap_weaves(s->pass->rows, HIDDEN);
-  s->normed = lap_input_place(HIDDEN, NORMED_FORMS, at(s, AT_NORMED), bytes_at(s, AT_NORMED_FORMS),
-                              capacity, woven);
-  s->embedded = lap_input_place(HIDDEN, EMBEDDED_FORMS, at(s, AT_EMBEDDED), bytes_at(s, AT_EMBEDDED_FORMS),
-                                capacity, woven);
+static void place_inputs(lap_step *s) {
+  s->normed = lap_input_at(s, HIDDEN, NORMED_FORMS, AT_NORMED, AT_NORMED_FORMS);
+  s->embedded = lap_input_at(s, HIDDEN, EMBEDDED_FORMS, AT_EMBEDDED, AT_EMBEDDED_FORMS);
 }
 
-static void drop_rows(step *s) {
-  const lap_kept kept[] = {{at(s, AT_HIDDEN), HIDDEN},
-                           {at(s, AT_COSINE_SLIDING), PAIRS_SLIDING},
-                           {at(s, AT_SINE_SLIDING), PAIRS_SLIDING},
-                           {at(s, AT_COSINE_FULL), PAIRS_FULL},
-                           {at(s, AT_SINE_FULL), PAIRS_FULL},
-                           {at(s, AT_EMBEDDED), HIDDEN}};
+static void drop_rows(lap_step *s) {
+  const lap_kept kept[] = {{lap_at(s, AT_HIDDEN), HIDDEN},
+                           {lap_at(s, AT_COSINE_SLIDING), PAIRS_SLIDING},
+                           {lap_at(s, AT_SINE_SLIDING), PAIRS_SLIDING},
+                           {lap_at(s, AT_COSINE_FULL), PAIRS_FULL},
+                           {lap_at(s, AT_SINE_FULL), PAIRS_FULL},
+                           {lap_at(s, AT_EMBEDDED), HIDDEN}};
   lap_drop_unwanted_rows(s->pass, kept, 6);
   place_inputs(s);
   lap_run_rows(s->pass, s->pass->rows, quantize_embedding, s);
@@ -328,9 +256,9 @@ static void fold_sliding_g64b8(void *run, int task, int thread) {
   lap_attend_fold_spans(sliding_g64b8(), run, task);
 }
 
-static void attend_sliding_g64b8(const step *s) {
+static void attend_sliding_g64b8(const lap_step *s) {
   static const lap_attend_code code = {LAP_ATTENTION_TILED, tile_sliding_g64b8, fold_sliding_g64b8};
-  lap_run_attention(sliding_g64b8(), &code, s->pass, &s->attention, at(s, AT_QUERY), s->cache);
+  lap_run_attention(sliding_g64b8(), &code, s->pass, &s->attention, lap_at(s, AT_QUERY), s->cache);
 }
 
 LAP_INLINE lap_attend_shape sliding_g64b4(void) {
@@ -346,9 +274,9 @@ static void fold_sliding_g64b4(void *run, int task, int thread) {
   lap_attend_fold_spans(sliding_g64b4(), run, task);
 }
 
-static void attend_sliding_g64b4(const step *s) {
+static void attend_sliding_g64b4(const lap_step *s) {
   static const lap_attend_code code = {LAP_ATTENTION_TILED, tile_sliding_g64b4, fold_sliding_g64b4};
-  lap_run_attention(sliding_g64b4(), &code, s->pass, &s->attention, at(s, AT_QUERY), s->cache);
+  lap_run_attention(sliding_g64b4(), &code, s->pass, &s->attention, lap_at(s, AT_QUERY), s->cache);
 }
 
 LAP_INLINE lap_attend_shape full_g64b8(void) {
@@ -364,9 +292,9 @@ static void fold_full_g64b8(void *run, int task, int thread) {
   lap_attend_fold_spans(full_g64b8(), run, task);
 }
 
-static void attend_full_g64b8(const step *s) {
+static void attend_full_g64b8(const lap_step *s) {
   static const lap_attend_code code = {LAP_ATTENTION_TILED, tile_full_g64b8, fold_full_g64b8};
-  lap_run_attention(full_g64b8(), &code, s->pass, &s->attention, at(s, AT_QUERY), s->cache);
+  lap_run_attention(full_g64b8(), &code, s->pass, &s->attention, lap_at(s, AT_QUERY), s->cache);
 }
 
 LAP_INLINE lap_attend_shape full_g64b4(void) {
@@ -382,9 +310,9 @@ static void fold_full_g64b4(void *run, int task, int thread) {
   lap_attend_fold_spans(full_g64b4(), run, task);
 }
 
-static void attend_full_g64b4(const step *s) {
+static void attend_full_g64b4(const lap_step *s) {
   static const lap_attend_code code = {LAP_ATTENTION_TILED, tile_full_g64b4, fold_full_g64b4};
-  lap_run_attention(full_g64b4(), &code, s->pass, &s->attention, at(s, AT_QUERY), s->cache);
+  lap_run_attention(full_g64b4(), &code, s->pass, &s->attention, lap_at(s, AT_QUERY), s->cache);
 }
 
 /* Products that differ between layers of one kind, by the bits of their weights. */
@@ -395,17 +323,17 @@ typedef struct formats {
 /* ---- kinds of layer ---- */
 
 /* Layer 0, 4. */
-static void donor_sliding_g64b8_v_pli_scalar(step *s, int layer, int cache, const formats *f) {
+static void donor_sliding_g64b8_v_pli_scalar(lap_step *s, int layer, int cache, const formats *f) {
   lap_pass *p = s->pass;
   lap_input wide;
-  begin_layer(s, layer, cache);
+  lap_step_begin(s, layer, cache);
   /* k, v, q = W norm(h) */
   lap_run_rows(p, p->rows, norm_input, s);
   lap_run_products(p, (const lap_product[]){
-      product(s, multiply_4g64_256, LAP_K_PROJ, 128, 256, &s->normed, AT_KEY),
-      product(s, multiply_8g64_256, LAP_V_PROJ, 128, 256, &s->normed, AT_VALUE),
-      product(s, multiply_4g64_256, LAP_Q_PROJ, 256, 256, &s->normed, AT_QUERY),
-      product_with(s, multiply_8g64_256, &s->w->pli_rows, 64, 256, &s->embedded, AT_PLI),
+      lap_step_linear(s, multiply_4g64_256, LAP_K_PROJ, 128, 256, &s->normed, AT_KEY),
+      lap_step_linear(s, multiply_8g64_256, LAP_V_PROJ, 128, 256, &s->normed, AT_VALUE),
+      lap_step_linear(s, multiply_4g64_256, LAP_Q_PROJ, 256, 256, &s->normed, AT_QUERY),
+      lap_step_product(s, multiply_8g64_256, &s->w->pli_rows, 64, 256, &s->embedded, AT_PLI),
   }, 4);
   /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
   lap_run_rows(p, p->rows, keys_sliding_g64b8, s);
@@ -413,39 +341,38 @@ static void donor_sliding_g64b8_v_pli_scalar(step *s, int layer, int cache, cons
   attend_sliding_g64b8(s);
   /* h = h + norm(W attention) */
   lap_run_rows(p, p->rows, quantize_attention_256, s);
-  wide = wide_input(s, 256, ATTENTION_FORMS, AT_QUERY);
-  run_product(s, multiply_4g64_256, LAP_O_PROJ, 256, 256, &wide, AT_OUTPUT);
+  wide = lap_input_at(s, 256, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
+  lap_step_run(s, multiply_4g64_256, LAP_O_PROJ, 256, 256, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_attention, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
-  run_gate_up(s, gate_up_4g64_256, 768, HIDDEN);
-  lap_run_rows(p, p->rows, quantize_mlp_768, s);
-  wide = wide_input(s, 768, MLP_FORMS, AT_GATE);
-  run_product(s, f->down, LAP_DOWN_PROJ, 256, 768, &wide, AT_OUTPUT);
+  wide = lap_input_at(s, 768, MLP_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_gate_up(s, gate_up_4g64_256, 768, HIDDEN, &wide, 0);
+  lap_step_run(s, f->down, LAP_DOWN_PROJ, 256, 768, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_feed_forward, s);
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
-  hidden.x = at(s, AT_HIDDEN);
-  run_product(s, multiply_8g64_256, LAP_PLI_GATE, 64, 256, &hidden, AT_GATE);
+  hidden.x = lap_at(s, AT_HIDDEN);
+  lap_step_run(s, multiply_8g64_256, LAP_PLI_GATE, 64, 256, &hidden, AT_GATE);
   lap_run_rows(p, p->rows, gate_per_layer_input, s);
-  lap_pass_show(p, "per_layer_input", layer, at(s, AT_PLI), PER_LAYER);
-  wide = wide_input(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE);
-  run_product(s, multiply_8g64_64, LAP_PLI_PROJECTION, 256, 64, &wide, AT_OUTPUT);
+  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
+  wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_run(s, multiply_8g64_64, LAP_PLI_PROJECTION, 256, 64, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_per_layer_input_scaled, s);
-  lap_pass_show(p, "layer", layer, at(s, AT_HIDDEN), HIDDEN);
+  lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
 }
 
 /* Layer 1, 3, 6. */
-static void donor_sliding_g64b4_v_pli_scalar(step *s, int layer, int cache, const formats *f) {
+static void donor_sliding_g64b4_v_pli_scalar(lap_step *s, int layer, int cache, const formats *f) {
   lap_pass *p = s->pass;
   lap_input wide;
-  begin_layer(s, layer, cache);
+  lap_step_begin(s, layer, cache);
   /* k, v, q = W norm(h) */
   lap_run_rows(p, p->rows, norm_input, s);
   lap_run_products(p, (const lap_product[]){
-      product(s, multiply_4g64_256, LAP_K_PROJ, 128, 256, &s->normed, AT_KEY),
-      product(s, multiply_8g64_256, LAP_V_PROJ, 128, 256, &s->normed, AT_VALUE),
-      product(s, multiply_4g64_256, LAP_Q_PROJ, 256, 256, &s->normed, AT_QUERY),
-      product_with(s, multiply_8g64_256, &s->w->pli_rows, 64, 256, &s->embedded, AT_PLI),
+      lap_step_linear(s, multiply_4g64_256, LAP_K_PROJ, 128, 256, &s->normed, AT_KEY),
+      lap_step_linear(s, multiply_8g64_256, LAP_V_PROJ, 128, 256, &s->normed, AT_VALUE),
+      lap_step_linear(s, multiply_4g64_256, LAP_Q_PROJ, 256, 256, &s->normed, AT_QUERY),
+      lap_step_product(s, multiply_8g64_256, &s->w->pli_rows, 64, 256, &s->embedded, AT_PLI),
   }, 4);
   /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
   lap_run_rows(p, p->rows, keys_sliding_g64b4, s);
@@ -453,39 +380,38 @@ static void donor_sliding_g64b4_v_pli_scalar(step *s, int layer, int cache, cons
   attend_sliding_g64b4(s);
   /* h = h + norm(W attention) */
   lap_run_rows(p, p->rows, quantize_attention_256, s);
-  wide = wide_input(s, 256, ATTENTION_FORMS, AT_QUERY);
-  run_product(s, multiply_4g64_256, LAP_O_PROJ, 256, 256, &wide, AT_OUTPUT);
+  wide = lap_input_at(s, 256, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
+  lap_step_run(s, multiply_4g64_256, LAP_O_PROJ, 256, 256, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_attention, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
-  run_gate_up(s, gate_up_4g64_256, 768, HIDDEN);
-  lap_run_rows(p, p->rows, quantize_mlp_768, s);
-  wide = wide_input(s, 768, MLP_FORMS, AT_GATE);
-  run_product(s, f->down, LAP_DOWN_PROJ, 256, 768, &wide, AT_OUTPUT);
+  wide = lap_input_at(s, 768, MLP_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_gate_up(s, gate_up_4g64_256, 768, HIDDEN, &wide, 0);
+  lap_step_run(s, f->down, LAP_DOWN_PROJ, 256, 768, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_feed_forward, s);
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
-  hidden.x = at(s, AT_HIDDEN);
-  run_product(s, multiply_8g64_256, LAP_PLI_GATE, 64, 256, &hidden, AT_GATE);
+  hidden.x = lap_at(s, AT_HIDDEN);
+  lap_step_run(s, multiply_8g64_256, LAP_PLI_GATE, 64, 256, &hidden, AT_GATE);
   lap_run_rows(p, p->rows, gate_per_layer_input, s);
-  lap_pass_show(p, "per_layer_input", layer, at(s, AT_PLI), PER_LAYER);
-  wide = wide_input(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE);
-  run_product(s, multiply_8g64_64, LAP_PLI_PROJECTION, 256, 64, &wide, AT_OUTPUT);
+  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
+  wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_run(s, multiply_8g64_64, LAP_PLI_PROJECTION, 256, 64, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_per_layer_input_scaled, s);
-  lap_pass_show(p, "layer", layer, at(s, AT_HIDDEN), HIDDEN);
+  lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
 }
 
 /* Layer 2. */
-static void donor_full_g64b8_v_pli_scalar(step *s, int layer, int cache) {
+static void donor_full_g64b8_v_pli_scalar(lap_step *s, int layer, int cache) {
   lap_pass *p = s->pass;
   lap_input wide;
-  begin_layer(s, layer, cache);
+  lap_step_begin(s, layer, cache);
   /* k, v, q = W norm(h) */
   lap_run_rows(p, p->rows, norm_input, s);
   lap_run_products(p, (const lap_product[]){
-      product(s, multiply_4g64_256, LAP_K_PROJ, 256, 256, &s->normed, AT_KEY),
-      product(s, multiply_8g64_256, LAP_V_PROJ, 256, 256, &s->normed, AT_VALUE),
-      product(s, multiply_4g64_256, LAP_Q_PROJ, 512, 256, &s->normed, AT_QUERY),
-      product_with(s, multiply_8g64_256, &s->w->pli_rows, 64, 256, &s->embedded, AT_PLI),
+      lap_step_linear(s, multiply_4g64_256, LAP_K_PROJ, 256, 256, &s->normed, AT_KEY),
+      lap_step_linear(s, multiply_8g64_256, LAP_V_PROJ, 256, 256, &s->normed, AT_VALUE),
+      lap_step_linear(s, multiply_4g64_256, LAP_Q_PROJ, 512, 256, &s->normed, AT_QUERY),
+      lap_step_product(s, multiply_8g64_256, &s->w->pli_rows, 64, 256, &s->embedded, AT_PLI),
   }, 4);
   /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
   lap_run_rows(p, p->rows, keys_full_g64b8, s);
@@ -493,39 +419,38 @@ static void donor_full_g64b8_v_pli_scalar(step *s, int layer, int cache) {
   attend_full_g64b8(s);
   /* h = h + norm(W attention) */
   lap_run_rows(p, p->rows, quantize_attention_512, s);
-  wide = wide_input(s, 512, ATTENTION_FORMS, AT_QUERY);
-  run_product(s, multiply_4g64_512, LAP_O_PROJ, 256, 512, &wide, AT_OUTPUT);
+  wide = lap_input_at(s, 512, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
+  lap_step_run(s, multiply_4g64_512, LAP_O_PROJ, 256, 512, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_attention, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
-  run_gate_up(s, gate_up_4g64_256, 768, HIDDEN);
-  lap_run_rows(p, p->rows, quantize_mlp_768, s);
-  wide = wide_input(s, 768, MLP_FORMS, AT_GATE);
-  run_product(s, multiply_4g64_768, LAP_DOWN_PROJ, 256, 768, &wide, AT_OUTPUT);
+  wide = lap_input_at(s, 768, MLP_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_gate_up(s, gate_up_4g64_256, 768, HIDDEN, &wide, 0);
+  lap_step_run(s, multiply_4g64_768, LAP_DOWN_PROJ, 256, 768, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_feed_forward, s);
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
-  hidden.x = at(s, AT_HIDDEN);
-  run_product(s, multiply_8g64_256, LAP_PLI_GATE, 64, 256, &hidden, AT_GATE);
+  hidden.x = lap_at(s, AT_HIDDEN);
+  lap_step_run(s, multiply_8g64_256, LAP_PLI_GATE, 64, 256, &hidden, AT_GATE);
   lap_run_rows(p, p->rows, gate_per_layer_input, s);
-  lap_pass_show(p, "per_layer_input", layer, at(s, AT_PLI), PER_LAYER);
-  wide = wide_input(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE);
-  run_product(s, multiply_8g64_64, LAP_PLI_PROJECTION, 256, 64, &wide, AT_OUTPUT);
+  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
+  wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_run(s, multiply_8g64_64, LAP_PLI_PROJECTION, 256, 64, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_per_layer_input_scaled, s);
-  lap_pass_show(p, "layer", layer, at(s, AT_HIDDEN), HIDDEN);
+  lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
 }
 
 /* Layer 5. */
-static void donor_full_g64b4_v_pli_scalar_export(step *s, int layer, int cache) {
+static void donor_full_g64b4_v_pli_scalar_export(lap_step *s, int layer, int cache) {
   lap_pass *p = s->pass;
   lap_input wide;
-  begin_layer(s, layer, cache);
+  lap_step_begin(s, layer, cache);
   /* k, v, q = W norm(h) */
   lap_run_rows(p, p->rows, norm_input, s);
   lap_run_products(p, (const lap_product[]){
-      product(s, multiply_4g64_256, LAP_K_PROJ, 256, 256, &s->normed, AT_KEY),
-      product(s, multiply_8g64_256, LAP_V_PROJ, 256, 256, &s->normed, AT_VALUE),
-      product(s, multiply_4g64_256, LAP_Q_PROJ, 512, 256, &s->normed, AT_QUERY),
-      product_with(s, multiply_8g64_256, &s->w->pli_rows, 64, 256, &s->embedded, AT_PLI),
+      lap_step_linear(s, multiply_4g64_256, LAP_K_PROJ, 256, 256, &s->normed, AT_KEY),
+      lap_step_linear(s, multiply_8g64_256, LAP_V_PROJ, 256, 256, &s->normed, AT_VALUE),
+      lap_step_linear(s, multiply_4g64_256, LAP_Q_PROJ, 512, 256, &s->normed, AT_QUERY),
+      lap_step_product(s, multiply_8g64_256, &s->w->pli_rows, 64, 256, &s->embedded, AT_PLI),
   }, 4);
   /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
   lap_run_rows(p, p->rows, keys_full_g64b4, s);
@@ -533,54 +458,53 @@ static void donor_full_g64b4_v_pli_scalar_export(step *s, int layer, int cache) 
   attend_full_g64b4(s);
   /* h = h + norm(W attention) */
   lap_run_rows(p, p->rows, quantize_attention_512, s);
-  wide = wide_input(s, 512, ATTENTION_FORMS, AT_QUERY);
-  run_product(s, multiply_4g64_512, LAP_O_PROJ, 256, 512, &wide, AT_OUTPUT);
+  wide = lap_input_at(s, 512, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
+  lap_step_run(s, multiply_4g64_512, LAP_O_PROJ, 256, 512, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_attention, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
-  run_gate_up(s, gate_up_4g64_256, 768, HIDDEN);
-  lap_run_rows(p, p->rows, quantize_mlp_768, s);
-  wide = wide_input(s, 768, MLP_FORMS, AT_GATE);
-  run_product(s, multiply_4g64_768, LAP_DOWN_PROJ, 256, 768, &wide, AT_OUTPUT);
+  wide = lap_input_at(s, 768, MLP_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_gate_up(s, gate_up_4g64_256, 768, HIDDEN, &wide, 0);
+  lap_step_run(s, multiply_4g64_768, LAP_DOWN_PROJ, 256, 768, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_feed_forward, s);
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
-  hidden.x = at(s, AT_HIDDEN);
-  run_product(s, multiply_8g64_256, LAP_PLI_GATE, 64, 256, &hidden, AT_GATE);
+  hidden.x = lap_at(s, AT_HIDDEN);
+  lap_step_run(s, multiply_8g64_256, LAP_PLI_GATE, 64, 256, &hidden, AT_GATE);
   lap_run_rows(p, p->rows, gate_per_layer_input, s);
-  lap_pass_show(p, "per_layer_input", layer, at(s, AT_PLI), PER_LAYER);
-  wide = wide_input(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE);
-  run_product(s, multiply_8g64_64, LAP_PLI_PROJECTION, 256, 64, &wide, AT_OUTPUT);
+  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
+  wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_run(s, multiply_8g64_64, LAP_PLI_PROJECTION, 256, 64, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_per_layer_input_scaled, s);
-  lap_pass_show(p, "layer", layer, at(s, AT_HIDDEN), HIDDEN);
+  lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
 }
 
 /* Layer 7. */
-static void donor_sliding_g64b8_v_pli_scalar_export_last(step *s, int layer, int cache) {
+static void donor_sliding_g64b8_v_pli_scalar_export_last(lap_step *s, int layer, int cache) {
   lap_pass *p = s->pass;
   lap_input wide;
-  begin_layer(s, layer, cache);
+  lap_step_begin(s, layer, cache);
   /* k, v, q = W norm(h) */
   lap_run_rows(p, p->rows, norm_input, s);
   if (lap_has_unwanted_rows(p)) {
     /* All later layers read what is stored now: rows that nobody wants logits of end here. */
     lap_run_products(p, (const lap_product[]){
-        product(s, multiply_4g64_256, LAP_K_PROJ, 128, 256, &s->normed, AT_KEY),
-        product(s, multiply_8g64_256, LAP_V_PROJ, 128, 256, &s->normed, AT_VALUE),
+        lap_step_linear(s, multiply_4g64_256, LAP_K_PROJ, 128, 256, &s->normed, AT_KEY),
+        lap_step_linear(s, multiply_8g64_256, LAP_V_PROJ, 128, 256, &s->normed, AT_VALUE),
     }, 2);
     lap_run_rows(p, p->rows, keys_sliding_g64b8, s);
     drop_rows(s);
     if (p->rows == 0) return;
     lap_run_rows(p, p->rows, norm_input, s);
     lap_run_products(p, (const lap_product[]){
-        product(s, multiply_4g64_256, LAP_Q_PROJ, 256, 256, &s->normed, AT_QUERY),
-        product_with(s, multiply_8g64_256, &s->w->pli_rows, 64, 256, &s->embedded, AT_PLI),
+        lap_step_linear(s, multiply_4g64_256, LAP_Q_PROJ, 256, 256, &s->normed, AT_QUERY),
+        lap_step_product(s, multiply_8g64_256, &s->w->pli_rows, 64, 256, &s->embedded, AT_PLI),
     }, 2);
   } else {
     lap_run_products(p, (const lap_product[]){
-        product(s, multiply_4g64_256, LAP_K_PROJ, 128, 256, &s->normed, AT_KEY),
-        product(s, multiply_8g64_256, LAP_V_PROJ, 128, 256, &s->normed, AT_VALUE),
-        product(s, multiply_4g64_256, LAP_Q_PROJ, 256, 256, &s->normed, AT_QUERY),
-        product_with(s, multiply_8g64_256, &s->w->pli_rows, 64, 256, &s->embedded, AT_PLI),
+        lap_step_linear(s, multiply_4g64_256, LAP_K_PROJ, 128, 256, &s->normed, AT_KEY),
+        lap_step_linear(s, multiply_8g64_256, LAP_V_PROJ, 128, 256, &s->normed, AT_VALUE),
+        lap_step_linear(s, multiply_4g64_256, LAP_Q_PROJ, 256, 256, &s->normed, AT_QUERY),
+        lap_step_product(s, multiply_8g64_256, &s->w->pli_rows, 64, 256, &s->embedded, AT_PLI),
     }, 4);
     lap_run_rows(p, p->rows, keys_sliding_g64b8, s);
   }
@@ -588,130 +512,127 @@ static void donor_sliding_g64b8_v_pli_scalar_export_last(step *s, int layer, int
   attend_sliding_g64b8(s);
   /* h = h + norm(W attention) */
   lap_run_rows(p, p->rows, quantize_attention_256, s);
-  wide = wide_input(s, 256, ATTENTION_FORMS, AT_QUERY);
-  run_product(s, multiply_4g64_256, LAP_O_PROJ, 256, 256, &wide, AT_OUTPUT);
+  wide = lap_input_at(s, 256, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
+  lap_step_run(s, multiply_4g64_256, LAP_O_PROJ, 256, 256, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_attention, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
-  run_gate_up(s, gate_up_4g64_256, 768, HIDDEN);
-  lap_run_rows(p, p->rows, quantize_mlp_768, s);
-  wide = wide_input(s, 768, MLP_FORMS, AT_GATE);
-  run_product(s, multiply_4g64_768, LAP_DOWN_PROJ, 256, 768, &wide, AT_OUTPUT);
+  wide = lap_input_at(s, 768, MLP_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_gate_up(s, gate_up_4g64_256, 768, HIDDEN, &wide, 0);
+  lap_step_run(s, multiply_4g64_768, LAP_DOWN_PROJ, 256, 768, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_feed_forward, s);
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
-  hidden.x = at(s, AT_HIDDEN);
-  run_product(s, multiply_8g64_256, LAP_PLI_GATE, 64, 256, &hidden, AT_GATE);
+  hidden.x = lap_at(s, AT_HIDDEN);
+  lap_step_run(s, multiply_8g64_256, LAP_PLI_GATE, 64, 256, &hidden, AT_GATE);
   lap_run_rows(p, p->rows, gate_per_layer_input, s);
-  lap_pass_show(p, "per_layer_input", layer, at(s, AT_PLI), PER_LAYER);
-  wide = wide_input(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE);
-  run_product(s, multiply_8g64_64, LAP_PLI_PROJECTION, 256, 64, &wide, AT_OUTPUT);
+  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
+  wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_run(s, multiply_8g64_64, LAP_PLI_PROJECTION, 256, 64, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_per_layer_input_scaled, s);
-  lap_pass_show(p, "layer", layer, at(s, AT_HIDDEN), HIDDEN);
+  lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
 }
 
 /* Layer 8, 11. */
-static void sharer_full_g64b4_pli_scalar(step *s, int layer, int cache, const formats *f) {
+static void sharer_full_g64b4_pli_scalar(lap_step *s, int layer, int cache, const formats *f) {
   lap_pass *p = s->pass;
   lap_input wide;
-  begin_layer(s, layer, cache);
+  lap_step_begin(s, layer, cache);
   /* q = W norm(h) */
   lap_run_rows(p, p->rows, norm_input, s);
   lap_run_products(p, (const lap_product[]){
-      product(s, multiply_4g64_256, LAP_Q_PROJ, 512, 256, &s->normed, AT_QUERY),
-      product_with(s, multiply_8g64_256, &s->w->pli_rows, 64, 256, &s->embedded, AT_PLI),
+      lap_step_linear(s, multiply_4g64_256, LAP_Q_PROJ, 512, 256, &s->normed, AT_QUERY),
+      lap_step_product(s, multiply_8g64_256, &s->w->pli_rows, 64, 256, &s->embedded, AT_PLI),
   }, 2);
   lap_run_rows(p, p->rows, queries_full, s);
   attend_full_g64b4(s);
   /* h = h + norm(W attention) */
   lap_run_rows(p, p->rows, quantize_attention_512, s);
-  wide = wide_input(s, 512, ATTENTION_FORMS, AT_QUERY);
-  run_product(s, multiply_4g64_512, LAP_O_PROJ, 256, 512, &wide, AT_OUTPUT);
+  wide = lap_input_at(s, 512, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
+  lap_step_run(s, multiply_4g64_512, LAP_O_PROJ, 256, 512, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_attention, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
-  run_gate_up(s, gate_up_4g64_256, 768, HIDDEN);
-  lap_run_rows(p, p->rows, quantize_mlp_768, s);
-  wide = wide_input(s, 768, MLP_FORMS, AT_GATE);
-  run_product(s, f->down, LAP_DOWN_PROJ, 256, 768, &wide, AT_OUTPUT);
+  wide = lap_input_at(s, 768, MLP_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_gate_up(s, gate_up_4g64_256, 768, HIDDEN, &wide, 0);
+  lap_step_run(s, f->down, LAP_DOWN_PROJ, 256, 768, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_feed_forward, s);
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
-  hidden.x = at(s, AT_HIDDEN);
-  run_product(s, multiply_8g64_256, LAP_PLI_GATE, 64, 256, &hidden, AT_GATE);
+  hidden.x = lap_at(s, AT_HIDDEN);
+  lap_step_run(s, multiply_8g64_256, LAP_PLI_GATE, 64, 256, &hidden, AT_GATE);
   lap_run_rows(p, p->rows, gate_per_layer_input, s);
-  lap_pass_show(p, "per_layer_input", layer, at(s, AT_PLI), PER_LAYER);
-  wide = wide_input(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE);
-  run_product(s, multiply_8g64_64, LAP_PLI_PROJECTION, 256, 64, &wide, AT_OUTPUT);
+  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
+  wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_run(s, multiply_8g64_64, LAP_PLI_PROJECTION, 256, 64, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_per_layer_input_scaled, s);
-  lap_pass_show(p, "layer", layer, at(s, AT_HIDDEN), HIDDEN);
+  lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
 }
 
 /* Layer 9-10. */
-static void sharer_sliding_g64b8_pli_scalar(step *s, int layer, int cache) {
+static void sharer_sliding_g64b8_pli_scalar(lap_step *s, int layer, int cache) {
   lap_pass *p = s->pass;
   lap_input wide;
-  begin_layer(s, layer, cache);
+  lap_step_begin(s, layer, cache);
   /* q = W norm(h) */
   lap_run_rows(p, p->rows, norm_input, s);
   lap_run_products(p, (const lap_product[]){
-      product(s, multiply_4g64_256, LAP_Q_PROJ, 256, 256, &s->normed, AT_QUERY),
-      product_with(s, multiply_8g64_256, &s->w->pli_rows, 64, 256, &s->embedded, AT_PLI),
+      lap_step_linear(s, multiply_4g64_256, LAP_Q_PROJ, 256, 256, &s->normed, AT_QUERY),
+      lap_step_product(s, multiply_8g64_256, &s->w->pli_rows, 64, 256, &s->embedded, AT_PLI),
   }, 2);
   lap_run_rows(p, p->rows, queries_sliding, s);
   attend_sliding_g64b8(s);
   /* h = h + norm(W attention) */
   lap_run_rows(p, p->rows, quantize_attention_256, s);
-  wide = wide_input(s, 256, ATTENTION_FORMS, AT_QUERY);
-  run_product(s, multiply_4g64_256, LAP_O_PROJ, 256, 256, &wide, AT_OUTPUT);
+  wide = lap_input_at(s, 256, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
+  lap_step_run(s, multiply_4g64_256, LAP_O_PROJ, 256, 256, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_attention, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
-  run_gate_up(s, gate_up_4g64_256, 768, HIDDEN);
-  lap_run_rows(p, p->rows, quantize_mlp_768, s);
-  wide = wide_input(s, 768, MLP_FORMS, AT_GATE);
-  run_product(s, multiply_4g64_768, LAP_DOWN_PROJ, 256, 768, &wide, AT_OUTPUT);
+  wide = lap_input_at(s, 768, MLP_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_gate_up(s, gate_up_4g64_256, 768, HIDDEN, &wide, 0);
+  lap_step_run(s, multiply_4g64_768, LAP_DOWN_PROJ, 256, 768, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_feed_forward, s);
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
-  hidden.x = at(s, AT_HIDDEN);
-  run_product(s, multiply_8g64_256, LAP_PLI_GATE, 64, 256, &hidden, AT_GATE);
+  hidden.x = lap_at(s, AT_HIDDEN);
+  lap_step_run(s, multiply_8g64_256, LAP_PLI_GATE, 64, 256, &hidden, AT_GATE);
   lap_run_rows(p, p->rows, gate_per_layer_input, s);
-  lap_pass_show(p, "per_layer_input", layer, at(s, AT_PLI), PER_LAYER);
-  wide = wide_input(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE);
-  run_product(s, multiply_8g64_64, LAP_PLI_PROJECTION, 256, 64, &wide, AT_OUTPUT);
+  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
+  wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_run(s, multiply_8g64_64, LAP_PLI_PROJECTION, 256, 64, &wide, AT_OUTPUT);
   lap_run_rows(p, p->rows, add_per_layer_input_scaled, s);
-  lap_pass_show(p, "layer", layer, at(s, AT_HIDDEN), HIDDEN);
+  lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
 }
 
 /* ---- the pass ---- */
 
 /* Points everything into the arena, or, without one, adds up its bytes. */
-static size_t place(step *s, lap_pass *pass) {
+static size_t place(lap_step *s, lap_pass *pass) {
   const lap_attend_shape shapes[] = {
       sliding_g64b8(),
       full_g64b8(),
   };
   size_t used = (size_t)pass->capacity * ROW_BYTES;
   unsigned char *arena = pass->arena;
-  *s = (step){.pass = pass};
+  *s = (lap_step){.pass = pass};
   used += lap_attend_place_memory(shapes, (int)(sizeof shapes / sizeof *shapes), pass, arena ? arena + used : NULL,
                                   &s->attention);
   if (!arena) return used;
-  s->attention.tiles = (lap_tile *)(void *)bytes_at(s, AT_TILES);
+  s->attention.tiles = (lap_tile *)(void *)lap_bytes_at(s, AT_TILES);
   place_inputs(s);
   return used;
 }
 
 static size_t arena_bytes(const lap_pass *pass) {
   lap_pass sized = *pass;
-  step s;
+  lap_step s;
   sized.arena = NULL;
   return place(&s, &sized);
 }
 
 static void forward(lap_pass *p) {
-  step s;
+  lap_step s;
   place(&s, p);
   lap_run_rows(p, p->rows, embed, &s);
-  lap_pass_show(p, "embedding", -1, at(&s, AT_HIDDEN), HIDDEN);
+  lap_pass_show(p, "embedding", -1, lap_at(&s, AT_HIDDEN), HIDDEN);
   donor_sliding_g64b8_v_pli_scalar(&s, 0, 0, &(const formats){.down = multiply_8g64_768});
   donor_sliding_g64b4_v_pli_scalar(&s, 1, 1, &(const formats){.down = multiply_8g64_768});
   donor_full_g64b8_v_pli_scalar(&s, 2, 2);
@@ -726,7 +647,7 @@ static void forward(lap_pass *p) {
   sharer_sliding_g64b8_pli_scalar(&s, 10, 7);
   sharer_full_g64b4_pli_scalar(&s, 11, 5, &(const formats){.down = multiply_8g64_768});
   lap_run_rows(p, p->rows, norm_final, &s);
-  lap_pass_show(p, "final_norm", 12, at(&s, AT_NORMED), HIDDEN);
+  lap_pass_show(p, "final_norm", 12, lap_at(&s, AT_NORMED), HIDDEN);
   lap_run_head(p, multiply_head, VOCAB, HIDDEN, &s.normed);
 }
 
@@ -741,11 +662,11 @@ static const lap_cut_cache caches[] = {
     {.kv_heads = 2, .head_dim = 64, .window = 128, .bits = 8, .group_size = 64},
 };
 
-extern LAP_CUT_EXPORT const lap_cut LAP_ISA(lap_cut_fe72d19f2ded54d4);
-const lap_cut LAP_ISA(lap_cut_fe72d19f2ded54d4) = {
+extern LAP_CUT_EXPORT const lap_cut LAP_ISA(lap_cut_adc8f6288e0aae03);
+const lap_cut LAP_ISA(lap_cut_adc8f6288e0aae03) = {
     .abi = LAP_PASS_ABI,
     .contract = LAP_KERNEL_CONTRACT,
-    .fingerprint = "fe72d19f2ded54d4",
+    .fingerprint = "adc8f6288e0aae03",
     .isa = LAP_ISA_NAME,
     .caches = 8,
     .cache = caches,

@@ -11,6 +11,7 @@
 
 #include "kernels/attend.h"
 #include "kernels/matmul_int16.h"
+#include "kernels/matmul_woven.h"
 
 /* Sets m = -infinity, l = 0, acc = 0. */
 LAP_INLINE void lap_attend_begin(const lap_attend_state *state, int queries, const int head_dim) {
@@ -19,6 +20,38 @@ LAP_INLINE void lap_attend_begin(const lap_attend_state *state, int queries, con
     state->l[t] = 0.0f;
   }
   memset(state->acc, 0, (size_t)queries * (size_t)head_dim * sizeof(float));
+}
+
+/* Scores of eight and more queries at once, whose rows are woven: a body for each usual kind of cache, there
+ * once, however often it is called. */
+#define LAP_SCORE_WOVEN(bits, group_size)                                                                  \
+  static __attribute__((noinline, unused)) void lap_score_woven_##bits##_##group_size(                     \
+      const lap_qmatrix *keys, const lap_qrows *x, int first, int count, int n, float *s, size_t stride) { \
+    lap_matmul_rows(bits, group_size, keys, x, first, count, 0, n, s, stride);                             \
+  }
+LAP_SCORE_WOVEN(4, 64)
+LAP_SCORE_WOVEN(8, 64)
+LAP_SCORE_WOVEN(4, 32)
+LAP_SCORE_WOVEN(8, 32)
+
+/* True if queries of this kind may be woven. */
+LAP_INLINE int lap_attend_weaves(const int bits, const int group_size, int queries, const int head_dim) {
+  return (bits == 4 || bits == 8) && group_size <= 64 && lap_weaves(queries, head_dim);
+}
+
+LAP_INLINE void lap_attend_score_codes(const int bits, const int group_size, const lap_qmatrix *keys,
+                                       const lap_qrows *x, int first, int count, int n, float *s,
+                                       size_t stride) {
+  if (!x->woven)
+    LAP_ISA(lap_matmul_quantized)(bits, group_size, keys, x, first, count, 0, n, s, stride);
+  else if (bits == 4 && group_size == 64)
+    lap_score_woven_4_64(keys, x, first, count, n, s, stride);
+  else if (bits == 8 && group_size == 64)
+    lap_score_woven_8_64(keys, x, first, count, n, s, stride);
+  else if (bits == 4)
+    lap_score_woven_4_32(keys, x, first, count, n, s, stride);
+  else
+    lap_score_woven_8_32(keys, x, first, count, n, s, stride);
 }
 
 /* Scores of the n consecutive slots from `slot` for queries first..first+count-1 into s (stride `stride`). */
@@ -48,8 +81,8 @@ LAP_INLINE void lap_attend_score(const int bits, const int group_size, const lap
         .group_size = group_size,
         .format = LAP_FORMAT_F32,
     };
-    LAP_ISA(lap_matmul_quantized)
-    (bits, group_size, &keys, queries->qx, queries->qx_first + first, count, 0, n, s, stride);
+    lap_attend_score_codes(bits, group_size, &keys, queries->qx, queries->qx_first + first, count, n, s,
+                           stride);
   }
 }
 

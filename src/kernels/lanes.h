@@ -22,11 +22,13 @@
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__) && !defined(LAP_PORTABLE)
 #define LAP_HAVE_AVX2 1
 #include <immintrin.h>
-#define LAP_ISA(name) name##_avx2
-#define LAP_ISA_NAME  "avx2"
+#define LAP_ISA(name)    name##_avx2
+#define LAP_ISA_NAME     "avx2"
+#define LAP_NIBBLE_ORDER 1 /* its products with 4-bit weights read that order (quantize_row.h) */
 #else
-#define LAP_ISA(name) name##_portable
-#define LAP_ISA_NAME  "portable"
+#define LAP_ISA(name)    name##_portable
+#define LAP_ISA_NAME     "portable"
+#define LAP_NIBBLE_ORDER 0
 #endif
 
 #define LAP_INLINE static inline __attribute__((always_inline, unused))

@@ -31,8 +31,8 @@ typedef struct lap_qmatrix {
 
 /* Rows of x, quantized with block = min(64, group_size). */
 typedef struct lap_qrows {
-  int16_t *q;        /* [rows, padded] */
-  int16_t *nibble;   /* [rows, padded] or NULL */
+  int16_t *q;        /* [rows, padded]; NULL if no reader wants this order */
+  int16_t *nibble;   /* [rows, padded] or NULL, likewise */
   float *scale;      /* [rows, blocks] */
   float *scaled_sum; /* [rows, blocks] */
   int32_t *sum;      /* [rows, blocks] */
@@ -49,7 +49,7 @@ LAP_INLINE int lap_block_of_group(int group_size) {
 LAP_INLINE lap_qrow lap_qrows_at(const lap_qrows *x, int row) {
   size_t blocks = (size_t)(x->cols / x->block);
   return (lap_qrow){
-      .q = x->q + (size_t)row * (size_t)x->padded,
+      .q = x->q ? x->q + (size_t)row * (size_t)x->padded : NULL,
       .nibble = x->nibble ? x->nibble + (size_t)row * (size_t)x->padded : NULL,
       .scale = x->scale + (size_t)row * blocks,
       .scaled_sum = x->scaled_sum + (size_t)row * blocks,

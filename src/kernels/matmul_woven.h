@@ -35,24 +35,44 @@ LAP_INLINE void lap_weave64(const int16_t *from, int cols, int row, int column, 
   for (int p = 0; p < 32; p++) memcpy(at + (size_t)p * 2 * LAP_WEAVE, from + 2 * p, 2 * sizeof *from);
 }
 
-/* Quantizes x [cols] (a multiple of 64) into row `row` of `out`. */
-LAP_INLINE void lap_quantize_woven(const float *x, const int cols, const int block, const int nibble,
-                                   const lap_qrows *out, int row) {
-  const int blocks = cols / block, parts = 64 / block;
-  for (int column = 0; column < cols; column += 64) {
-    int16_t q[64], order[64];
-    float scale[2], scaled_sum[2];
-    int32_t sum[2];
-    const lap_qrow part = {
-        .q = q, .nibble = nibble ? order : NULL, .scale = scale, .scaled_sum = scaled_sum, .sum = sum};
-    LAP_ISA(lap_quantize_row)(x + column, 64, block, &part);
-    lap_weave64(q, cols, row, column, out->q);
-    if (nibble) lap_weave64(order, cols, row, column, out->nibble);
-    for (int i = 0; i < parts; i++) {
-      const size_t at = lap_woven_block_at(blocks, row, column / block + i);
-      out->scale[at] = scale[i];
-      out->scaled_sum[at] = scaled_sum[i];
-      out->sum[at] = sum[i];
+/* One of the two orders of 64 columns, where some reader wants it, into either layout. */
+LAP_INLINE void lap_place64(const int16_t *from, const lap_qrows *out, int row, int column, int16_t *to) {
+  if (!to) return;
+  if (out->woven)
+    lap_weave64(from, out->cols, row, column, to);
+  else
+    memcpy(to + (size_t)row * (size_t)out->padded + (size_t)column, from, 64 * sizeof *from);
+}
+
+/* x [width <= 64] as it stands in every layout: in both orders, with what goes with its blocks. */
+typedef struct lap_quantized64 {
+  int16_t q[64], nibble[64];
+  float scale[2], scaled_sum[2];
+  int32_t sum[2];
+} lap_quantized64;
+
+/* Quantizes x [n], columns `column` (a multiple of 64) and following of row `row` of `out`; n is a multiple
+ * of the block (32 or 64) and, but at the end of the row, of 64. There once: it is called from everywhere. */
+static inline void lap_quantize_columns(const float *x, int column, int n, int block, const lap_qrows *out,
+                                        int row) {
+  const int blocks = out->cols / block;
+  lap_quantized64 part = {0};
+  const lap_qrow to = {part.q, out->nibble ? part.nibble : NULL, part.scale, part.scaled_sum, part.sum};
+  for (int done = 0; done < n; done += 64) {
+    const int width = n - done < 64 ? n - done : 64;
+    if (block == 64)
+      LAP_ISA(lap_quantize_row)(x + done, 64, 64, &to);
+    else
+      LAP_ISA(lap_quantize_row)(x + done, width, 32, &to);
+    lap_place64(part.q, out, row, column + done, out->q);
+    lap_place64(part.nibble, out, row, column + done, out->nibble);
+    for (int i = 0; i < width / block; i++) {
+      const int b = (column + done) / block + i;
+      const size_t at =
+          out->woven ? lap_woven_block_at(blocks, row, b) : (size_t)row * (size_t)blocks + (size_t)b;
+      out->scale[at] = part.scale[i];
+      out->scaled_sum[at] = part.scaled_sum[i];
+      out->sum[at] = part.sum[i];
     }
   }
 }

@@ -17,7 +17,7 @@ static void quantize_row(const float *x, int n, int block, const lap_qrow *row) 
 
 #ifdef LAP_HAVE_AVX2
 static void quantize_woven(const float *x, int n, int block, const lap_qrows *rows, int row) {
-  lap_quantize_woven(x, n, block, 1, rows, row);
+  lap_quantize_columns(x, 0, n, block, rows, row);
 }
 #endif
 

@@ -11,7 +11,8 @@
  * V; there they leave the pass. Compiled once for each instruction set. */
 #include "model/monolith.h"
 
-#include "kernels/general.h"
+#include "cut/layout.h"
+#include "kernels/kernels.h"
 #include "pass/attend_rows.h"
 #include "pass/experts.h"
 #include "pass/head.h"
@@ -21,14 +22,14 @@
 typedef struct mono {
   lap_pass *pass;
   const lap_plan *plan;
-  float *hidden;   /* the residual stream */
-  float *embedded; /* the scaled embedding, which every layer's per-layer input reads */
-  float *normed;   /* a norm's output, the input of products */
-  float *query;    /* [rows, heads * head_dim]; attention's output takes its place */
-  float *key;      /* [rows, kv_heads * head_dim] */
+  lap_plan_forms all; /* forms that readers want of each input */
+  float *hidden;      /* the residual stream */
+  float *embedded;    /* the scaled embedding, which every layer's per-layer input reads */
+  float *normed;      /* a norm's output, the input of products */
+  float *query;       /* [rows, heads * head_dim]; attention's output takes its place */
+  float *key;         /* [rows, kv_heads * head_dim] */
   float *value;
-  float *gate; /* [rows, mlp_width] */
-  float *up;
+  float *gate;      /* [rows, per_layer_width]; mlp_width, where down is dense */
   float *output;    /* [rows, hidden]: what goes back to the stream */
   float *pli;       /* [rows, per_layer_width] */
   float *cosine[2]; /* by attention type, [rows, rotated_pairs] */
@@ -36,7 +37,7 @@ typedef struct mono {
   lap_input input;          /* of products with hidden-wide inputs */
   lap_input embedded_input; /* of the per-layer projection */
   lap_input wide_input;     /* of o_proj, down_proj and the per-layer projection back */
-  unsigned char *input_memory, *embedded_memory, *wide;
+  unsigned char *input_memory, *embedded_memory, *query_memory, *gate_memory;
   lap_attend_memory attend;
   unsigned char *experts;
 
@@ -50,21 +51,31 @@ typedef struct mono {
 
 /* ---- memory ---- */
 
+/* Of one row. */
 typedef struct widths {
-  int query, key, mlp, wide;
+  int query, key, gate;
+  size_t query_forms, gate_forms; /* bytes */
 } widths;
 
-static widths widest(const lap_plan *plan) {
-  widths w = {.wide = plan->per_layer_width, .mlp = plan->per_layer_width};
+static void at_least(int *width, int other) {
+  if (other > *width) *width = other;
+}
+
+static void at_least_bytes(size_t *bytes, size_t other) {
+  if (other > *bytes) *bytes = other;
+}
+
+static widths widest(const lap_plan *plan, const lap_plan_forms *all) {
+  widths w = {.gate = plan->per_layer_width,
+              .gate_forms = lap_input_row_bytes(plan->per_layer_width, all->per_layer)};
   for (int i = 0; i < plan->layers; i++) {
     const lap_layer *layer = &plan->layer[i];
-    int query = layer->heads * layer->head_dim, key = layer->kv_heads * layer->head_dim;
-    if (query > w.query) w.query = query;
-    if (key > w.key) w.key = key;
-    if (layer->mlp_width > w.mlp) w.mlp = layer->mlp_width;
+    at_least(&w.query, layer->heads * layer->head_dim);
+    at_least(&w.key, layer->kv_heads * layer->head_dim);
+    if (all->mlp_floats) at_least(&w.gate, layer->mlp_width);
+    at_least_bytes(&w.query_forms, lap_input_row_bytes(layer->heads * layer->head_dim, all->attention));
+    at_least_bytes(&w.gate_forms, lap_input_row_bytes(layer->mlp_width, all->mlp));
   }
-  if (w.query > w.wide) w.wide = w.query;
-  if (w.mlp > w.wide) w.wide = w.mlp;
   return w;
 }
 
@@ -77,15 +88,22 @@ static lap_attend_shape attend_shape(const lap_layer *layer, int bits, int group
                             .group_size = group_size};
 }
 
+/* But for its forms. */
 static lap_experts_shape experts_shape(const lap_plan *plan) {
   return (lap_experts_shape){.hidden = plan->hidden_size,
                              .experts = plan->num_experts,
                              .top_k = plan->top_k_experts,
                              .width = plan->moe_width,
-                             .eps = plan->rms_norm_eps,
-                             .router_forms = LAP_FORMS_ALL,
-                             .forms = LAP_FORMS_ALL,
-                             .wide_forms = LAP_FORMS_ALL};
+                             .eps = plan->rms_norm_eps};
+}
+
+static lap_experts_shape experts_shape_with_forms(const mono *m) {
+  lap_experts_shape shape = experts_shape(m->plan);
+  shape.router_forms = m->all.router;
+  shape.forms = m->all.expert;
+  shape.wide_forms = m->all.expert_wide;
+  shape.wide_floats = m->all.expert_floats;
+  return shape;
 }
 
 /* The distinct shapes of the model's attention: two, in every published one. */
@@ -108,74 +126,79 @@ static void place_attention(mono *m, unsigned char *base, size_t *used) {
 }
 
 /* How the inputs lie in memory depends on the number of rows still on their way. */
-static void place_inputs(mono *m) {
-  const int hidden = m->plan->hidden_size, woven = lap_weaves(m->pass->rows, hidden);
-  m->input = lap_input_place(hidden, LAP_FORMS_ALL, m->normed, m->input_memory, m->pass->capacity, woven);
-  m->embedded_input =
-      lap_input_place(hidden, LAP_FORMS_ALL, m->embedded, m->embedded_memory, m->pass->capacity, woven);
+static lap_input input_at(const mono *m, int width, int forms, const float *x, unsigned char *memory) {
+  return lap_input_place(width, forms, x, memory, m->pass->capacity, lap_weaves(m->pass->rows, width));
 }
 
-/* Points the buffers into `base`; with NULL it only adds up their bytes. */
+static void place_inputs(mono *m) {
+  const int hidden = m->plan->hidden_size;
+  m->input = input_at(m, hidden, m->all.normed, m->normed, m->input_memory);
+  m->embedded_input = input_at(m, hidden, m->all.embedded, m->embedded, m->embedded_memory);
+}
+
+typedef struct buffer {
+  float **at;
+  int width;
+} buffer;
+
+static void take_buffers(const mono *m, const buffer *list, size_t count, unsigned char *base, size_t *used) {
+  for (size_t i = 0; i < count; i++)
+    *list[i].at = lap_take(base, used, (size_t)m->pass->capacity * (size_t)list[i].width * sizeof(float));
+}
+
+/* Points the buffers into `base`; with NULL it only adds up their bytes. Attention's and feed-forward's take
+ * the same room. */
 static size_t place(mono *m, lap_pass *pass, unsigned char *base) {
   const lap_plan *plan = pass->plan;
-  const widths w = widest(plan);
+  const int hidden = plan->hidden_size, pli = plan->per_layer_width;
   const size_t rows = (size_t)pass->capacity;
-  const int hidden = plan->hidden_size;
+  *m = (mono){.pass = pass, .plan = plan, .all = lap_plan_get_forms(plan)};
+  const widths w = widest(plan, &m->all);
+  const buffer list[] = {{&m->hidden, hidden},
+                         {&m->embedded, pli ? hidden : 0},
+                         {&m->normed, hidden},
+                         {&m->pli, pli},
+                         {&m->cosine[0], plan->rope[0].rotated_pairs},
+                         {&m->cosine[1], plan->rope[1].rotated_pairs},
+                         {&m->sine[0], plan->rope[0].rotated_pairs},
+                         {&m->sine[1], plan->rope[1].rotated_pairs}},
+               attention[] = {{&m->query, w.query}, {&m->key, w.key}, {&m->value, w.key}},
+               feed_forward[] = {{&m->gate, w.gate}};
   size_t used = 0;
-  *m = (mono){.pass = pass, .plan = plan};
-  const struct {
-    float **buffer;
-    int width;
-  } list[] = {
-      {&m->hidden, hidden},
-      {&m->embedded, plan->per_layer_width ? hidden : 0},
-      {&m->normed, hidden},
-      {&m->query, w.query},
-      {&m->key, w.key},
-      {&m->value, w.key},
-      {&m->gate, w.mlp},
-      {&m->up, w.mlp},
-      {&m->output, hidden},
-      {&m->pli, plan->per_layer_width},
-      {&m->cosine[0], plan->rope[0].rotated_pairs},
-      {&m->cosine[1], plan->rope[1].rotated_pairs},
-      {&m->sine[0], plan->rope[0].rotated_pairs},
-      {&m->sine[1], plan->rope[1].rotated_pairs},
-  };
-  for (size_t i = 0; i < sizeof list / sizeof *list; i++)
-    *list[i].buffer = lap_take(base, &used, rows * (size_t)list[i].width * sizeof(float));
-  m->wide = lap_take(base, &used, rows * lap_input_row_bytes(w.wide, LAP_FORMS_ALL));
-  place_attention(m, base, &used);
-  if (plan->num_experts) {
+  take_buffers(m, list, sizeof list / sizeof *list, base, &used);
+  m->input_memory = lap_take(base, &used, rows * lap_input_row_bytes(hidden, m->all.normed));
+  m->embedded_memory = lap_take(base, &used, rows * lap_input_row_bytes(hidden, m->all.embedded));
+  m->output = m->normed;   /* which is not read any more when something goes back to the stream, */
+  if (plan->num_experts) { /* but by experts */
     lap_experts_run run;
-    m->experts = lap_take(base, &used, lap_experts_place(experts_shape(plan), &run, NULL));
+    m->output = lap_take(base, &used, rows * (size_t)hidden * sizeof(float));
+    m->experts = lap_take(base, &used, lap_experts_place(experts_shape_with_forms(m), &run, NULL));
   }
-  m->input_memory = lap_take(base, &used, rows * lap_input_row_bytes(hidden, LAP_FORMS_ALL));
-  m->embedded_memory = lap_take(base, &used, rows * lap_input_row_bytes(hidden, LAP_FORMS_ALL));
+  place_attention(m, base, &used);
+  size_t of_attention = used, of_feed_forward = used;
+  take_buffers(m, attention, sizeof attention / sizeof *attention, base, &of_attention);
+  m->query_memory = lap_take(base, &of_attention, rows * w.query_forms);
+  take_buffers(m, feed_forward, 1, base, &of_feed_forward);
+  m->gate_memory = lap_take(base, &of_feed_forward, rows * w.gate_forms);
   if (base) place_inputs(m);
-  return used;
+  return of_attention > of_feed_forward ? of_attention : of_feed_forward;
 }
 
 /* ---- products ---- */
 
-static void multiply_weight(const lap_weight *w, const lap_product *p, int first, int last, float *y) {
-  if (w->bits)
-    lap_matmul_quantized_general(&w->quantized, &p->input->q[w->block == 64 ? 0 : 1], p->first_input_row,
-                                 p->input_rows, first, last, y, (size_t)p->rows);
-  else
-    lap_matmul_dense_general(&w->dense, p->input->x + (size_t)p->first_input_row * (size_t)w->cols,
-                             (size_t)w->cols, p->input_rows, first, last, y, (size_t)p->rows);
-}
-
 static void multiply(const lap_product *p, int first, int last) {
-  multiply_weight(p->weight, p, first, last, p->y);
+  const lap_weight *w = p->weight;
+  const lap_kernels *kernels = &LAP_ISA(lap_kernels);
+  if (w->bits)
+    kernels->matmul_quantized(&w->quantized, &p->input->q[w->block == 64 ? 0 : 1], p->first_input_row,
+                              p->input_rows, first, last, p->y, (size_t)p->rows);
+  else
+    kernels->matmul_dense(&w->dense, p->input->x + (size_t)p->first_input_row * (size_t)w->cols,
+                          (size_t)w->cols, p->input_rows, first, last, p->y, (size_t)p->rows);
 }
 
-/* gelu(gate y) * up y */
 static void multiply_pair(const lap_product *p, int first, int last) {
-  multiply_weight(p->weight, p, first, last, p->y);
-  multiply_weight(p->second, p, first, last, p->second_y);
-  lap_join_pair(p, first, last);
+  lap_multiply_pair(lap_input_forms(p->result), multiply, multiply, p, first, last);
 }
 
 static void multiply_head(const lap_product *p, int first, int last) {
@@ -238,13 +261,16 @@ static void quantize_row(void *context, int row) {
   lap_input_fill(m->width, m->forms, m->source + (size_t)row * (size_t)m->width, &m->wide_input, row);
 }
 
-/* wide_input = x [rows, reader's columns], quantized for its reader. */
-static void quantize_rows(mono *m, float *x, const lap_weight *reader) {
+/* wide_input = x [rows, reader's columns], its forms in `memory`: room for what its reader wants. */
+static void place_wide(mono *m, float *x, unsigned char *memory, const lap_weight *reader) {
   m->source = x;
   m->width = reader->cols;
   m->forms = form_of(reader);
-  m->wide_input =
-      lap_input_place(m->width, m->forms, x, m->wide, m->pass->capacity, lap_weaves(m->pass->rows, m->width));
+  m->wide_input = input_at(m, m->width, m->forms, x, memory);
+}
+
+static void quantize_rows(mono *m, float *x, unsigned char *memory, const lap_weight *reader) {
+  place_wide(m, x, memory, reader);
   lap_run_rows(m->pass, m->pass->rows, quantize_row, m);
 }
 
@@ -381,7 +407,7 @@ static void attention(mono *m) {
   if (stores && !dropping) lap_run_rows(m->pass, m->pass->rows, key_row, m);
   lap_run_rows(m->pass, m->pass->rows, query_row, m);
   lap_run_attention(attend_shape(layer, 0, 0), &attend_code, m->pass, &m->attend, m->query, layer->cache);
-  quantize_rows(m, m->query, &linear[LAP_O_PROJ]);
+  quantize_rows(m, m->query, m->query_memory, &linear[LAP_O_PROJ]);
   run_product(m, &linear[LAP_O_PROJ], &m->wide_input, m->output);
   add_output(m, m->weights->vector[LAP_POST_ATTENTION_NORM]);
 }
@@ -393,12 +419,12 @@ static void mlp(mono *m) {
   const lap_weight *gate = &m->weights->linear[LAP_GATE_PROJ], *up = &m->weights->linear[LAP_UP_PROJ];
   const lap_weight *down = &m->weights->linear[LAP_DOWN_PROJ];
   norm_rows(m, m->weights->vector[LAP_PRE_FEEDFORWARD_NORM], form_of(gate) | form_of(up));
-  lap_product pair = product(m, gate, &m->input, m->gate);
+  place_wide(m, m->gate, m->gate_memory, down);
+  lap_product pair = product(m, gate, &m->input, down->bits ? NULL : m->gate);
   pair.multiply = multiply_pair;
   pair.second = up;
-  pair.second_y = m->up;
+  pair.result = &m->wide_input;
   lap_run_products(m->pass, &pair, 1);
-  quantize_rows(m, m->gate, down);
   run_product(m, down, &m->wide_input, m->output);
 }
 
@@ -427,22 +453,14 @@ static void gather_slot(void *context, int slot) {
   lap_experts_gather(s, run, slot);
 }
 
-static void quantize_slot(void *context, int slot) {
-  lap_experts_run *run = context;
-  lap_experts_shape s = experts_shape(run->pass->plan);
-  s.wide_forms = form_of(&run->weights->linear[LAP_EXPERT_DOWN]);
-  lap_experts_quantize(s, run, slot);
-}
-
-static const lap_experts_code experts_code = {norm_router, gather_slot,   quantize_slot,
-                                              multiply,    multiply_pair, multiply};
+static const lap_experts_code experts_code = {norm_router, gather_slot, multiply, multiply_pair, multiply};
 
 static void feed_forward(mono *m) {
   mlp(m);
   if (m->layer->moe) {
     norm_rows(m, m->weights->vector[LAP_PRE_FEEDFORWARD_NORM_2], 0);
     /* The experts' sum takes the place of their input. */
-    lap_run_experts(experts_shape(m->plan), &experts_code, m->pass, m->index, m->experts, m->hidden,
+    lap_run_experts(experts_shape_with_forms(m), &experts_code, m->pass, m->index, m->experts, m->hidden,
                     m->normed);
     lap_run_rows(m->pass, m->pass->rows, join_row, m);
   }
@@ -488,7 +506,7 @@ static void per_layer_input(mono *m) {
   lap_run_rows(m->pass, m->pass->rows, quantize_hidden_row, m);
   run_product(m, gate, &of_hidden, m->gate);
   lap_run_rows(m->pass, m->pass->rows, gate_row, m);
-  quantize_rows(m, m->gate, back);
+  quantize_rows(m, m->gate, m->gate_memory, back);
   run_product(m, back, &m->wide_input, m->output);
   add_output(m, m->weights->vector[LAP_POST_PLI_NORM]);
 }

@@ -88,9 +88,10 @@ LAP_INLINE lap_attend_state lap_attend_state_at(float *memory, int queries) {
   return (lap_attend_state){.m = memory, .l = memory + queries, .acc = memory + 2 * queries};
 }
 
-/* The form of the queries for codes of this kind. */
+/* The forms of the queries for codes of this kind; the check reads natural order. */
 LAP_INLINE int lap_attend_form(const lap_attend_shape s) {
-  return s.bits == LAP_PLAIN_BITS ? 0 : lap_form_for(s.bits, s.group_size);
+  const int natural = lap_block_of_group(s.group_size) == 32 ? LAP_FORM_32 : LAP_FORM_64;
+  return s.bits == LAP_PLAIN_BITS ? 0 : natural | lap_form_for(s.bits, s.group_size);
 }
 
 LAP_INLINE int64_t lap_attend_low(const lap_attend_shape s, int64_t position) {
@@ -163,13 +164,14 @@ typedef struct lap_tile_queries {
   float *scratch;
 } lap_tile_queries;
 
-/* Points the parts of a thread's scratch. */
+/* Points the parts of a thread's scratch, for `queries` of them. */
 LAP_INLINE float *lap_attend_place(const lap_attend_shape s, const lap_attend_memory *memory, int thread,
-                                   lap_tile_queries *out) {
+                                   int queries, lap_tile_queries *out) {
   unsigned char *at = memory->scratch + (size_t)thread * memory->scratch_bytes;
   float *q = (float *)(void *)at;
   at += LAP_TILE_QUERIES * (size_t)s.head_dim * sizeof(float);
-  out->input = lap_input_place(s.head_dim, lap_attend_form(s), q, at, LAP_TILE_QUERIES, 0);
+  out->input = lap_input_place(s.head_dim, lap_attend_form(s), q, at, LAP_TILE_QUERIES,
+                               lap_attend_weaves(s.bits, s.group_size, queries, s.head_dim));
   at += LAP_TILE_QUERIES * lap_input_row_bytes(s.head_dim, LAP_FORMS_ALL);
   out->states[0] = (float *)(void *)at;
   out->states[1] = out->states[0] + lap_attend_state_floats(LAP_TILE_QUERIES, s.head_dim);
@@ -249,7 +251,7 @@ LAP_INLINE void lap_attend_tile(const lap_attend_shape s, const lap_attend_run *
   const lap_kv_view kv = lap_attend_view(s, run, tile, kv_head);
   lap_tile_queries t;
   int64_t low, high;
-  float *q = lap_attend_place(s, &run->memory, thread, &t);
+  float *q = lap_attend_place(s, &run->memory, thread, tile->rows * heads, &t);
   lap_attend_gather(s, run, tile, head, heads, q, &t, &low, &high);
   const lap_attend_state state = apart ? lap_attend_span_state(s, run, tile_group, task % run->spans)
                                        : lap_attend_state_at(t.states[0], t.queries.count),
@@ -327,7 +329,7 @@ static inline void lap_attend_plain(const lap_attend_shape s, const lap_attend_r
   const lap_kv_view kv = lap_attend_view(s, run, &tile, head / (s.heads / s.kv_heads));
   lap_tile_queries t;
   int64_t low, high;
-  float *q = lap_attend_place(s, &run->memory, thread, &t);
+  float *q = lap_attend_place(s, &run->memory, thread, 1, &t);
   lap_attend_gather(s, run, &tile, head, 1, q, &t, &low, &high);
   float *score = t.scratch + lap_attend_scratch(LAP_TILE_QUERIES, s.head_dim), *bias_acc = t.scratch;
   for (int64_t at = low; at < high;) {

@@ -18,6 +18,7 @@ typedef struct lap_experts_shape {
   int hidden, experts, top_k, width;
   float eps;
   int router_forms, forms, wide_forms; /* of the inputs of router, gate and up, down */
+  int wide_floats;                     /* some layer's down is dense */
 } lap_experts_shape;
 
 typedef struct lap_slot {
@@ -30,7 +31,6 @@ typedef struct lap_slot {
 typedef struct lap_experts_code {
   lap_row_task *norm_router; /* lap_experts_norm_router */
   lap_row_task *gather;      /* lap_experts_gather */
-  lap_row_task *activated;   /* lap_experts_quantize */
   lap_multiply *router, *gate_up, *down;
 } lap_experts_code;
 
@@ -42,7 +42,7 @@ typedef struct lap_experts_run {
   float *router_normed; /* [rows, hidden] */
   float *scores;        /* [rows, experts] */
   float *gathered;      /* [slots, hidden] */
-  float *gate, *up;     /* [slots, width] */
+  float *gate;          /* [slots, width], where down is dense */
   float *down;          /* [slots, hidden] */
   lap_input router_input, input, wide_input;
   lap_slot *slots; /* by expert, then row */
@@ -59,8 +59,7 @@ static inline size_t lap_experts_place(const lap_experts_shape s, lap_experts_ru
   run->router_normed = lap_take(base, &used, rows * hidden * sizeof(float));
   run->scores = lap_take(base, &used, rows * (size_t)s.experts * sizeof(float));
   run->gathered = lap_take(base, &used, slots * hidden * sizeof(float));
-  run->gate = lap_take(base, &used, slots * width * sizeof(float));
-  run->up = lap_take(base, &used, slots * width * sizeof(float));
+  run->gate = s.wide_floats ? lap_take(base, &used, slots * width * sizeof(float)) : NULL;
   run->down = lap_take(base, &used, slots * hidden * sizeof(float));
   run->slots = lap_take(base, &used, slots * sizeof(lap_slot));
   run->products = lap_take(base, &used, slots * sizeof(lap_product));
@@ -88,10 +87,6 @@ LAP_INLINE void lap_experts_gather(const lap_experts_shape s, lap_experts_run *r
   float *to = run->gathered + (size_t)slot * (size_t)s.hidden;
   memcpy(to, run->normed + (size_t)run->slots[slot].row * (size_t)s.hidden, (size_t)s.hidden * sizeof(float));
   lap_input_fill(s.hidden, s.forms, to, &run->input, slot);
-}
-
-LAP_INLINE void lap_experts_quantize(const lap_experts_shape s, lap_experts_run *run, int slot) {
-  lap_input_fill(s.width, s.wide_forms, run->gate + (size_t)slot * (size_t)s.width, &run->wide_input, slot);
 }
 
 /* ---- routing ---- */
@@ -162,7 +157,7 @@ static inline void lap_experts_route(const lap_experts_shape s, const lap_expert
 /* One product for each expert that has slots. */
 static inline int lap_experts_products(lap_experts_run *run, lap_multiply *multiply, const lap_weight *weight,
                                        const lap_weight *second, int rows, int cols, const lap_input *input,
-                                       float *y, float *second_y) {
+                                       const lap_input *result, float *y) {
   int count = 0;
   for (int first = 0; first < run->count; count++) {
     int end = first, expert = run->slots[first].expert;
@@ -177,9 +172,9 @@ static inline int lap_experts_products(lap_experts_run *run, lap_multiply *multi
                                          .input = input,
                                          .first_input_row = first,
                                          .input_rows = end - first,
-                                         .y = y + at,
+                                         .y = y ? y + at : NULL,
                                          .second = second ? &run->stack[2 * count + 1] : NULL,
-                                         .second_y = second ? second_y + at : NULL};
+                                         .result = result};
     first = end;
   }
   return count;
@@ -212,12 +207,11 @@ static inline void lap_run_experts(const lap_experts_shape s, const lap_experts_
     lap_experts_route(s, code, &run, layer);
     lap_run_rows(pass, run.count, code->gather, &run);
     count = lap_experts_products(&run, code->gate_up, &weights->linear[LAP_EXPERT_GATE],
-                                 &weights->linear[LAP_EXPERT_UP], s.width, s.hidden, &run.input, run.gate,
-                                 run.up);
+                                 &weights->linear[LAP_EXPERT_UP], s.width, s.hidden, &run.input,
+                                 &run.wide_input, run.gate);
     lap_run_products(pass, run.products, count);
-    lap_run_rows(pass, run.count, code->activated, &run);
     count = lap_experts_products(&run, code->down, &weights->linear[LAP_EXPERT_DOWN], NULL, s.hidden, s.width,
-                                 &run.wide_input, run.down, NULL);
+                                 &run.wide_input, NULL, run.down);
     lap_run_products(pass, run.products, count);
     lap_experts_add_up(s, &run, tile);
   }

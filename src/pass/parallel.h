@@ -28,10 +28,11 @@ LAP_INLINE void *lap_take(unsigned char *base, size_t *used, size_t bytes) {
 
 /* ---- activations ---- */
 
-/* The quantized forms that readers may want. */
+/* What readers of activations want: codes in natural order, or, for 4-bit weights, in the order that the
+ * instruction set's products with those read. */
 enum {
-  LAP_FORM_64 = 1,        /* blocks of 64 */
-  LAP_FORM_64_NIBBLE = 2, /* with the order that 4-bit weights want beside it */
+  LAP_FORM_64 = 1, /* blocks of 64 */
+  LAP_FORM_64_NIBBLE = 2,
   LAP_FORM_32 = 4,
   LAP_FORM_32_NIBBLE = 8,
   LAP_FORMS_ALL = 15
@@ -40,13 +41,13 @@ enum {
 /* The form for a reader with weights of `bits` (0 = dense) in groups of `group_size`. */
 LAP_INLINE int lap_form_for(int bits, int group_size) {
   if (bits == 0) return 0;
-  if (lap_block_of_group(group_size) == 32) return bits == 4 ? LAP_FORM_32 | LAP_FORM_32_NIBBLE : LAP_FORM_32;
-  return bits == 4 ? LAP_FORM_64 | LAP_FORM_64_NIBBLE : LAP_FORM_64;
+  if (lap_block_of_group(group_size) == 32) return bits == 4 ? LAP_FORM_32_NIBBLE : LAP_FORM_32;
+  return bits == 4 ? LAP_FORM_64_NIBBLE : LAP_FORM_64;
 }
 
 /* Rows of activations with their quantized forms. */
 typedef struct lap_input {
-  const float *x; /* [rows, width] */
+  const float *x; /* [rows, width]; read by dense weights */
   int width;
   lap_qrows q[2]; /* in blocks of 64, of 32 */
 } lap_input;
@@ -55,28 +56,35 @@ LAP_INLINE int lap_padded(int width) {
   return (width + 63) / 64 * 64;
 }
 
-/* Bytes that the forms take for each row; every array begins on a cache line whatever the rows. */
-LAP_INLINE size_t lap_input_row_bytes(const int width, const int forms) {
-  const size_t codes = (size_t)lap_padded(width) * sizeof(int16_t);
-  size_t bytes = 0;
-  if (forms & LAP_FORM_64) bytes += codes + 3 * lap_aligned((size_t)(width / 64) * sizeof(float));
-  if (forms & LAP_FORM_64_NIBBLE) bytes += codes;
-  if (forms & LAP_FORM_32) bytes += codes + 3 * lap_aligned((size_t)(width / 32) * sizeof(float));
-  if (forms & LAP_FORM_32_NIBBLE) bytes += codes;
-  return bytes;
+/* Products with 4-bit weights read the columns behind the last 64 in natural order. */
+LAP_INLINE int lap_wants_natural(const int width, const int natural, const int nibble) {
+  return natural || (nibble && width % 64 != 0);
 }
 
-LAP_INLINE lap_qrows lap_qrows_place(const int width, const int block, const int nibble, unsigned char **at,
-                                     int rows, int woven) {
+/* Bytes for each row of one block size: every array begins on a cache line whatever the rows. The same for
+ * every instruction set, so that generated code can know them. */
+LAP_INLINE size_t lap_form_row_bytes(const int width, const int block, const int natural, const int nibble) {
+  const size_t codes = (size_t)lap_padded(width) * sizeof(int16_t);
+  const int orders = (nibble != 0) + lap_wants_natural(width, natural, nibble);
+  return orders ? (size_t)orders * codes + 3 * lap_aligned((size_t)(width / block) * sizeof(float)) : 0;
+}
+
+LAP_INLINE size_t lap_input_row_bytes(const int width, const int forms) {
+  return lap_form_row_bytes(width, 64, forms & LAP_FORM_64, forms & LAP_FORM_64_NIBBLE) +
+         lap_form_row_bytes(width, 32, forms & LAP_FORM_32, forms & LAP_FORM_32_NIBBLE);
+}
+
+LAP_INLINE lap_qrows lap_qrows_place(const int width, const int block, const int natural, const int nibble,
+                                     unsigned char **at, int rows, int woven) {
   const size_t codes = (size_t)rows * (size_t)lap_padded(width) * sizeof(int16_t);
   const size_t blocks = (size_t)rows * lap_aligned((size_t)(width / block) * sizeof(float));
+  const int both = nibble && lap_wants_natural(width, natural, nibble);
   lap_qrows q = {.cols = width, .padded = lap_padded(width), .block = block, .woven = woven};
-  q.q = (int16_t *)(void *)*at;
+  int16_t *first = (int16_t *)(void *)*at;
   *at += codes;
-  if (nibble) {
-    q.nibble = (int16_t *)(void *)*at;
-    *at += codes;
-  }
+  if (both || !(nibble && LAP_NIBBLE_ORDER)) q.q = first;
+  if (nibble && LAP_NIBBLE_ORDER) q.nibble = both ? (int16_t *)(void *)*at : first;
+  if (both) *at += codes;
   q.scale = (float *)(void *)*at;
   q.scaled_sum = (float *)(void *)(*at + blocks);
   q.sum = (int32_t *)(void *)(*at + 2 * blocks);
@@ -89,30 +97,32 @@ LAP_INLINE lap_qrows lap_qrows_place(const int width, const int block, const int
 LAP_INLINE lap_input lap_input_place(const int width, const int forms, const float *x, unsigned char *memory,
                                      int rows, int woven) {
   lap_input input = {.x = x, .width = width};
-  if (forms & LAP_FORM_64)
-    input.q[0] = lap_qrows_place(width, 64, forms & LAP_FORM_64_NIBBLE, &memory, rows, woven);
-  if (forms & LAP_FORM_32)
-    input.q[1] = lap_qrows_place(width, 32, forms & LAP_FORM_32_NIBBLE, &memory, rows, woven);
+  if (forms & (LAP_FORM_64 | LAP_FORM_64_NIBBLE))
+    input.q[0] =
+        lap_qrows_place(width, 64, forms & LAP_FORM_64, forms & LAP_FORM_64_NIBBLE, &memory, rows, woven);
+  if (forms & (LAP_FORM_32 | LAP_FORM_32_NIBBLE))
+    input.q[1] =
+        lap_qrows_place(width, 32, forms & LAP_FORM_32, forms & LAP_FORM_32_NIBBLE, &memory, rows, woven);
   return input;
 }
 
-/* Quantizes x [width] in one block size into row `row`. */
-LAP_INLINE void lap_form_fill(const int width, const int block, const int nibble, const float *x,
-                              const lap_qrows *rows, int row) {
-  if (rows->woven) {
-    lap_quantize_woven(x, width, block, nibble, rows, row);
-    return;
-  }
-  lap_qrow q = lap_qrows_at(rows, row);
-  if (!nibble) q.nibble = NULL;
-  LAP_ISA(lap_quantize_row)(x, width, block, &q);
+/* The block sizes that an input has, for those who do not know it by heart. */
+LAP_INLINE int lap_input_forms(const lap_input *input) {
+  return (input->q[0].scale ? LAP_FORM_64 : 0) | (input->q[1].scale ? LAP_FORM_32 : 0);
+}
+
+/* Quantizes x [n], columns `column` (a multiple of 64) and following, into row `row` of the
+ * forms' block sizes, in the orders that the input has; n is a multiple of 64, but at the end of the row. */
+LAP_INLINE void lap_input_fill_columns(const int forms, const float *x, int column, int n,
+                                       const lap_input *input, int row) {
+  if (forms & (LAP_FORM_64 | LAP_FORM_64_NIBBLE)) lap_quantize_columns(x, column, n, 64, &input->q[0], row);
+  if (forms & (LAP_FORM_32 | LAP_FORM_32_NIBBLE)) lap_quantize_columns(x, column, n, 32, &input->q[1], row);
 }
 
 /* Quantizes x [width] into row `row` of the forms. */
 LAP_INLINE void lap_input_fill(const int width, const int forms, const float *x, const lap_input *input,
                                int row) {
-  if (forms & LAP_FORM_64) lap_form_fill(width, 64, forms & LAP_FORM_64_NIBBLE, x, &input->q[0], row);
-  if (forms & LAP_FORM_32) lap_form_fill(width, 32, forms & LAP_FORM_32_NIBBLE, x, &input->q[1], row);
+  lap_input_fill_columns(forms, x, 0, width, input, row);
 }
 
 /* ---- rows ---- */
@@ -158,8 +168,8 @@ struct lap_product {
   int input_rows;
   float *y;                 /* y[t * rows + r] for row t of the input and row r of the weight */
   const lap_weight *second; /* of a pair that is computed together: gate and up */
-  float *second_y;
-  lap_pass *pass; /* of the head */
+  const lap_input *result;  /* of a pair: what its reader reads */
+  lap_pass *pass;           /* of the head */
 };
 
 /* bits 0 means dense. */
@@ -194,11 +204,42 @@ LAP_INLINE void lap_multiply_rows(const int bits, const int group_size, const la
                   (size_t)p->rows);
 }
 
-/* y = gelu(y) * second_y for rows first..last-1. */
-LAP_INLINE void lap_join_pair(const lap_product *p, int first, int last) {
-  for (int t = 0; t < p->input_rows; t++) {
-    float *gate = p->y + (size_t)t * (size_t)p->rows + first;
-    LAP_ISA(lap_geglu)(gate, p->second_y + (size_t)t * (size_t)p->rows + first, last - first, gate);
+enum {
+  LAP_PAIR_TILE = 32,     /* rows of x */
+  LAP_PAIR_FLOATS = 2048, /* of a tile of either product: they stay in the first cache */
+  LAP_PAIR_STEP = 64      /* rows of the weights in a task are whole blocks of the result */
+};
+
+/* gelu(gate x) * (up x), rows first..last-1 of the weights (first is a multiple of LAP_PAIR_STEP), as its
+ * readers want it: in `forms` of the result, and, if there is a y, as floats. Else those are never in memory
+ * as a whole. */
+LAP_INLINE void lap_multiply_pair(const int forms, lap_multiply *gate, lap_multiply *up, const lap_product *p,
+                                  int first, int last) {
+  const int tile = p->input_rows <= LAP_WEAVE ? LAP_WEAVE : LAP_PAIR_TILE, most = LAP_PAIR_FLOATS / tile;
+  float gates[LAP_PAIR_FLOATS], ups[LAP_PAIR_FLOATS];
+  for (int strip = first; strip < last; strip += most) {
+    const int n = last - strip < most ? last - strip : most;
+    const lap_weight gate_weight = lap_weight_slice(p->weight, strip, n),
+                     up_weight = lap_weight_slice(p->second, strip, n);
+    for (int row = 0; row < p->input_rows; row += tile) {
+      lap_product part = *p;
+      part.rows = n;
+      part.first_input_row = p->first_input_row + row;
+      part.input_rows = p->input_rows - row < tile ? p->input_rows - row : tile;
+      part.weight = &gate_weight;
+      part.y = gates;
+      gate(&part, 0, n);
+      part.weight = &up_weight;
+      part.y = ups;
+      up(&part, 0, n);
+      LAP_ISA(lap_geglu)(gates, ups, n * part.input_rows, gates);
+      for (int t = 0; t < part.input_rows; t++) {
+        lap_input_fill_columns(forms, gates + t * n, strip, n, p->result, part.first_input_row + t);
+        if (p->y)
+          memcpy(p->y + (size_t)(row + t) * (size_t)p->rows + strip, gates + t * n,
+                 (size_t)n * sizeof(float));
+      }
+    }
   }
 }
 
@@ -220,8 +261,9 @@ static inline void lap_products_task(void *context, int task, int thread) {
   p->multiply(p, first, first + run->step < p->rows ? first + run->step : p->rows);
 }
 
-/* Runs all products; they must not depend on each other. */
+/* Runs all products; they must not depend on each other, and are all pairs or none. */
 static inline void lap_run_products(const lap_pass *pass, const lap_product *products, int count) {
+  const int unit = products[0].second ? LAP_PAIR_STEP : LAP_ROW_STEP;
   int64_t rows = 0, weights = 0;
   for (int i = 0; i < count; i++) {
     rows += products[i].rows;
@@ -230,8 +272,8 @@ static inline void lap_run_products(const lap_pass *pass, const lap_product *pro
   int64_t tasks_wanted = (int64_t)pass->threads * LAP_TASKS_A_THREAD;
   if (weights / tasks_wanted < LAP_TASK_WEIGHTS)
     tasks_wanted = weights / LAP_TASK_WEIGHTS > 1 ? weights / LAP_TASK_WEIGHTS : 1;
-  int64_t step = (rows / tasks_wanted + LAP_ROW_STEP - 1) / LAP_ROW_STEP * LAP_ROW_STEP;
-  lap_products_run run = {products, step > LAP_ROW_STEP ? (int)step : LAP_ROW_STEP};
+  int64_t step = (rows / tasks_wanted + unit - 1) / unit * unit;
+  lap_products_run run = {products, step > unit ? (int)step : unit};
   int tasks = 0;
   for (int i = 0; i < count; i++) tasks += lap_tasks_of(&products[i], run.step);
   pass->run(pass->pool, tasks, lap_products_task, &run);

@@ -499,8 +499,8 @@ static void what_is_no_regular_file_is_refused(void **state) {
 
 /* One object with all the faults; `fault` below says which one it has. */
 static const change faults[] = {
-    {"none", "", "#include \"pass/attend_rows.h\"\n",
-     "#include <stdlib.h>\nstatic int fault;\n#include \"pass/attend_rows.h\"\n"},
+    {"none", "", "#include \"pass/head.h\"\n",
+     "#include <stdlib.h>\nstatic int fault;\n#include \"pass/head.h\"\n"},
     {"", "", "static void forward(lap_pass *p) {\n",
      "static void forward(lap_pass *p) {\n  fault = atoi(getenv(\"LAPIDARY_TEST_FAULT\"));\n"},
     {"", "", "(&s, 9, 7)", "(&s, 9, fault == 1 ? 6 : 7)"},
