@@ -5,6 +5,7 @@
 #include "model/forward.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "kernels/matmul_woven.h"
 
@@ -24,8 +25,16 @@ struct lap_forward {
 };
 
 enum {
-  ALIGNMENT = 64
+  ALIGNMENT = 64,
+  HUGE_PAGE = 2 << 20
 };
+
+/* A pass walks through its arena many times: huge pages, where the system lends them, spare it page walks. */
+static void advise_huge_pages(void *data, size_t bytes) {
+  uintptr_t begin = ((uintptr_t)data + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+  uintptr_t end = ((uintptr_t)data + bytes) / HUGE_PAGE * HUGE_PAGE;
+  if (begin < end) madvise((void *)begin, end - begin, MADV_HUGEPAGE);
+}
 
 /* Makes `buffer` at least `bytes` large; content is lost when it grows. */
 static lap_status need(lap_buffer *buffer, size_t bytes, const char *what, lap_error *error) {
@@ -33,6 +42,7 @@ static lap_status need(lap_buffer *buffer, size_t bytes, const char *what, lap_e
   bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
   void *data = aligned_alloc(ALIGNMENT, bytes);
   if (!data) return lap_fail(error, LAP_ERROR_MEMORY, "out of memory: %s need %zu bytes", what, bytes);
+  advise_huge_pages(data, bytes);
   free(buffer->data);
   *buffer = (lap_buffer){data, bytes};
   return LAP_OK;

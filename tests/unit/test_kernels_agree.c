@@ -217,15 +217,20 @@ static void woven_products_have_equal_bits(void **state) {
       float *x = random_row(&source, held * cols);
       quantized_rows q = quantize(reference, x, x_rows, cols, block);
       quantized_rows woven = quantize(reference, x, held, cols, block); /* for its memory */
-      woven.q.woven = 1;
+      lap_qrows lean = woven.q; /* without the order that nobody reads */
+      lean.woven = 1;
+      if (bits == 4)
+        lean.q = NULL;
+      else
+        lean.nibble = NULL;
       for (int t = 0; t < held; t++)
-        forms[f]->quantize_woven(x + (size_t)t * (size_t)cols, cols, block, &woven.q, t);
+        forms[f]->quantize_woven(x + (size_t)t * (size_t)cols, cols, block, &lean, t);
       int x_first = random_below(&source, x_rows), count = 1 + random_below(&source, x_rows - x_first);
       int first = random_below(&source, rows);
       size_t out = (size_t)(count * rows) * 4;
       float *a = calloc(1, out), *b = calloc(1, out);
       reference->matmul_quantized(&w, &q.q, x_first, count, first, rows, a, (size_t)rows);
-      forms[f]->matmul_quantized(&w, &woven.q, x_first, count, first, rows, b, (size_t)rows);
+      forms[f]->matmul_quantized(&w, &lean, x_first, count, first, rows, b, (size_t)rows);
       assert_memory_equal(a, b, out);
       free((void *)(uintptr_t)w.codes), free((void *)(uintptr_t)w.scales), free((void *)(uintptr_t)w.biases);
       free(x), free(a), free(b);
