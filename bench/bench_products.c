@@ -259,8 +259,9 @@ static void multiply(const lap_product *p, int first, int last) {
 
 /* All weights here are in groups of 64. */
 static void multiply_batch(subject *s, const lap_linear *linear, const lap_weight *weight, int count) {
-  const lap_pass pass = {
-      .threads = lap_pool_threads(s->session->pool), .pool = s->session->pool, .run = lap_pool_run};
+  const lap_pass pass = {.threads = lap_pool_threads(s->session->passes.pool),
+                         .pool = s->session->passes.pool,
+                         .run = lap_pool_run};
   const int forms = LAP_FORM_64 | LAP_FORM_64_NIBBLE;
   lap_input input;
   lap_product products[3];
@@ -317,7 +318,7 @@ static double decode_rate(subject *s) {
   int steps = s->bytes < 100000000u ? 100 : 8;
   int32_t id = 2;
   if (lap_session_trim(s->session, 0, &error) != LAP_OK) {
-    lap_session_options options = {.threads = lap_pool_threads(s->session->pool)};
+    lap_session_options options = {.threads = lap_pool_threads(s->session->passes.pool)};
     lap_session_destroy(s->session);
     if (lap_session_create(s->model, &options, &s->session, &error) != LAP_OK) die(error.message);
   }

@@ -6,36 +6,21 @@
 
 #include <stdlib.h>
 
-enum {
-  DEFAULT_CHUNK = 512,
-  MAX_CHUNK = 65536
-};
-
 lap_status lap_session_create(lap_model *model, const lap_session_options *options, lap_session **out,
                               lap_error *error) {
   static const lap_session_options defaults = {0};
   if (!options) options = &defaults;
   *out = NULL;
-  if (options->threads < 0 || options->threads > LAP_MAX_THREADS)
-    return lap_fail(error, LAP_ERROR_ARGUMENT, "threads: %d is not in 1..%d", options->threads,
-                    LAP_MAX_THREADS);
-  if (options->chunk < 0 || options->chunk > MAX_CHUNK)
-    return lap_fail(error, LAP_ERROR_ARGUMENT, "chunk: %d is not in 1..%d", options->chunk, MAX_CHUNK);
-  if (options->path == LAP_PATH_CUT && !model->cut.code)
-    return lap_fail(error, LAP_ERROR_UNSUPPORTED, "path cut: %s", model->cut.why);
   lap_session *session = calloc(1, sizeof *session);
   if (!session) return lap_fail(error, LAP_ERROR_MEMORY, "out of memory for a session");
   session->model = model;
-  session->chunk = options->chunk ? options->chunk : DEFAULT_CHUNK;
   lap_status status =
-      lap_pool_create(options->threads ? options->threads : lap_available_cores(), &session->pool, error);
-  if (status == LAP_OK) status = lap_forward_create(model, session->pool, &session->forward, error);
+      lap_passes_open(model, options->threads, options->chunk, options->path, &session->passes, error);
   if (status == LAP_OK) status = lap_kv_create(model->plan, options->kv_start_prompt, &session->kv, error);
   if (status != LAP_OK) {
     lap_session_destroy(session);
     return status;
   }
-  lap_forward_set_path(session->forward, options->path);
   *out = session;
   return LAP_OK;
 }
@@ -43,8 +28,7 @@ lap_status lap_session_create(lap_model *model, const lap_session_options *optio
 void lap_session_destroy(lap_session *session) {
   if (!session) return;
   lap_kv_destroy(session->kv);
-  lap_forward_destroy(session->forward);
-  lap_pool_destroy(session->pool);
+  lap_passes_close(&session->passes);
   free(session->tokens);
   free(session);
 }
@@ -70,13 +54,8 @@ static lap_status eval_chunk(lap_session *session, const int32_t *ids, int count
   int64_t length = lap_kv_length(session->kv);
   lap_segment segment = {
       .kv = session->kv, .ids = ids, .count = count, .logits_from = logits_from, .logits = logits};
-  lap_status status = lap_forward_run(session->forward, &segment, 1, error);
-  if (lap_kv_length(session->kv) == length) return status;
-  memcpy(session->tokens + length, ids, (size_t)count * sizeof *ids);
-  if (lap_forward_served(session->forward) == LAP_PATH_CUT)
-    session->passes_cut++;
-  else
-    session->passes_monolith++;
+  lap_status status = lap_passes_run(&session->passes, &segment, 1, error);
+  if (lap_kv_length(session->kv) > length) memcpy(session->tokens + length, ids, (size_t)count * sizeof *ids);
   return status;
 }
 
@@ -97,7 +76,7 @@ lap_status lap_session_eval(lap_session *session, const int32_t *ids, int64_t co
   lap_status status = reserve_tokens(session, count, error);
   int64_t first_wanted = count - wanted;
   for (int64_t done = 0; status == LAP_OK && done < count;) {
-    int n = count - done < session->chunk ? (int)(count - done) : session->chunk;
+    int n = count - done < session->passes.chunk ? (int)(count - done) : session->passes.chunk;
     int64_t from = first_wanted > done ? first_wanted - done : 0;
     status = eval_chunk(session, ids + done, n, from < n ? (int)from : n, logits, error);
     if (from < n && logits) logits += (n - from) * session->model->plan->vocab_size;
@@ -145,10 +124,10 @@ lap_stats lap_session_stats(const lap_session *session) {
   return (lap_stats){
       .tokens = lap_kv_length(session->kv),
       .kv_bytes = lap_kv_bytes(session->kv),
-      .scratch_bytes = lap_forward_bytes(session->forward),
-      .threads = lap_pool_threads(session->pool),
+      .scratch_bytes = lap_forward_bytes(session->passes.forward),
+      .threads = lap_pool_threads(session->passes.pool),
       .isa = session->model->kernels->name,
-      .passes_monolith = session->passes_monolith,
-      .passes_cut = session->passes_cut,
+      .passes_monolith = session->passes.monolith,
+      .passes_cut = session->passes.cut,
   };
 }

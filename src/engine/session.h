@@ -2,20 +2,16 @@
 #ifndef LAP_ENGINE_SESSION_H
 #define LAP_ENGINE_SESSION_H
 
-#include "model/forward.h"
+#include "engine/passes.h"
 
 struct lap_session {
   lap_model *model;
-  lap_pool *pool;
-  lap_forward *forward;
+  lap_passes passes;
   lap_kv *kv;
-  int chunk;
   int32_t *tokens; /* [capacity], kv's length of them valid */
   int64_t capacity;
   lap_progress *progress;
   void *progress_context;
-  int64_t passes_monolith;
-  int64_t passes_cut;
 };
 
 #endif

@@ -644,8 +644,8 @@ static void one_segment_with_other_caches_keeps_the_pass_off_the_cut(void **stat
     lap_session *two = open_session(model, &(lap_session_options){.kv_start_prompt = other});
     const lap_segment segments[] = {{one->kv, ids, TOKENS, TOKENS - 1, logits},
                                     {two->kv, ids + TOKENS, TOKENS, TOKENS - 1, logits + VOCAB}};
-    expect_ok(lap_forward_run(one->forward, segments, 2, &error), &error);
-    assert_int_equal(lap_forward_served(one->forward), other ? LAP_PATH_MONOLITH : LAP_PATH_CUT);
+    expect_ok(lap_forward_run(one->passes.forward, segments, 2, &error), &error);
+    assert_int_equal(lap_forward_served(one->passes.forward), other ? LAP_PATH_MONOLITH : LAP_PATH_CUT);
     lap_session_destroy(one);
     lap_session_destroy(two);
   }

@@ -189,7 +189,7 @@ static void check_batch(const structure *s, const char *kv, lap_model *model, co
     segments[i] = (lap_segment){sessions[i]->kv, ids + before[i], now[i], from, next};
     next += (now[i] - from) * vocab;
   }
-  expect_ok(lap_forward_run(sessions[0]->forward, segments, 3, &error), &error);
+  expect_ok(lap_forward_run(sessions[0]->passes.forward, segments, 3, &error), &error);
   for (int i = 0; i < 3; i++) {
     int from = segments[i].logits_from;
     expect_equal_bits(segments[i].logits, expected + (size_t)(before[i] + from) * (size_t)vocab,
