@@ -36,6 +36,22 @@ static lap_status read_all(int descriptor, const char *path, char *data, size_t 
   return LAP_OK;
 }
 
+/* Reads `bytes` bytes of an open file and closes it. */
+static lap_status read_and_close(int descriptor, const char *path, size_t bytes, char **data,
+                                 lap_error *error) {
+  lap_status status;
+  *data = bytes < SIZE_MAX ? malloc(bytes + 1) : NULL;
+  if (*data)
+    status = read_all(descriptor, path, *data, bytes, error);
+  else
+    status = lap_fail(error, LAP_ERROR_MEMORY, "%s: out of memory for %zu bytes", path, bytes);
+  close(descriptor);
+  if (status == LAP_OK) return LAP_OK;
+  free(*data);
+  *data = NULL;
+  return status;
+}
+
 lap_status lap_file_read(const char *path, uint64_t max_bytes, char **data, size_t *bytes, lap_error *error) {
   int descriptor;
   uint64_t size;
@@ -44,20 +60,25 @@ lap_status lap_file_read(const char *path, uint64_t max_bytes, char **data, size
   lap_status status = lap_file_open(path, &descriptor, &size, error);
   if (status != LAP_OK) return status;
   if (size > max_bytes) {
-    status = lap_fail(error, LAP_ERROR_FORMAT, "%s: %llu bytes, more than the %llu allowed", path,
-                      (unsigned long long)size, (unsigned long long)max_bytes);
-  } else if (!(*data = malloc((size_t)size + 1))) {
-    status =
-        lap_fail(error, LAP_ERROR_MEMORY, "%s: out of memory for %llu bytes", path, (unsigned long long)size);
-  } else {
-    status = read_all(descriptor, path, *data, (size_t)size, error);
+    close(descriptor);
+    return lap_fail(error, LAP_ERROR_FORMAT, "%s: %llu bytes, more than the %llu allowed", path,
+                    (unsigned long long)size, (unsigned long long)max_bytes);
   }
-  close(descriptor);
-  if (status != LAP_OK) {
-    free(*data);
-    *data = NULL;
-    return status;
-  }
-  *bytes = (size_t)size;
-  return LAP_OK;
+  status = read_and_close(descriptor, path, (size_t)size, data, error);
+  if (status == LAP_OK) *bytes = (size_t)size;
+  return status;
+}
+
+lap_status lap_file_read_head(const char *path, size_t wanted, char **data, size_t *bytes, uint64_t *total,
+                              lap_error *error) {
+  int descriptor;
+  *data = NULL;
+  *bytes = 0;
+  *total = 0;
+  lap_status status = lap_file_open(path, &descriptor, total, error);
+  if (status != LAP_OK) return status;
+  size_t size = *total < wanted ? (size_t)*total : wanted;
+  status = read_and_close(descriptor, path, size, data, error);
+  if (status == LAP_OK) *bytes = size;
+  return status;
 }

@@ -13,4 +13,9 @@ lap_status lap_file_open(const char *path, int *descriptor, uint64_t *bytes, lap
  * Errors: as above; IO (it shrank), FORMAT (too large), MEMORY. */
 lap_status lap_file_read(const char *path, uint64_t max_bytes, char **data, size_t *bytes, lap_error *error);
 
+/* Reads the first `wanted` bytes of a file, or all where it is shorter; `*total` is its size. As above
+ * otherwise. */
+lap_status lap_file_read_head(const char *path, size_t wanted, char **data, size_t *bytes, uint64_t *total,
+                              lap_error *error);
+
 #endif

@@ -123,17 +123,26 @@ static int64_t grown(int64_t capacity, int64_t needed) {
   return (target + FIRST_STEP - 1) / FIRST_STEP * FIRST_STEP;
 }
 
-lap_status lap_cache_reserve(lap_cache *cache, int64_t count, lap_error *error) {
-  int64_t needed = cache->length + count;
-  int64_t limit = INT64_MAX;
-  if (cache->shape.window) {
-    /* The first of the new positions sees window - 1 before it; the last must not overwrite them. */
-    limit = cache->shape.window - 1 + count;
-    if (needed > limit) needed = limit;
-  }
+/* Makes the capacity at least `needed`, and at most `limit` >= needed where it has to grow. */
+static lap_status make_room(lap_cache *cache, int64_t needed, int64_t limit, lap_error *error) {
   if (needed <= cache->memory.capacity) return LAP_OK;
   int64_t target = grown(cache->memory.capacity, needed);
   return resize(cache, target < limit ? target : limit, error);
+}
+
+/* The first of `count` new positions sees window - 1 before it; the last must not overwrite them. */
+static int64_t capacity_limit(const lap_cache_shape *shape, int64_t count) {
+  return shape->window ? shape->window - 1 + count : INT64_MAX;
+}
+
+size_t lap_cache_most_bytes(const lap_cache_shape *shape, int64_t length, int64_t count) {
+  int64_t most = grown(length, length), limit = capacity_limit(shape, count);
+  return (size_t)(most < limit ? most : limit) * lap_cache_position_bytes(shape);
+}
+
+lap_status lap_cache_reserve(lap_cache *cache, int64_t count, lap_error *error) {
+  int64_t needed = cache->length + count, limit = capacity_limit(&cache->shape, count);
+  return make_room(cache, needed < limit ? needed : limit, limit, error);
 }
 
 void lap_cache_write(lap_cache *cache, const lap_kernels *kernels, int64_t position, int kv_head,
@@ -163,11 +172,15 @@ int64_t lap_cache_run(const lap_cache *cache, int64_t from, int64_t to, int64_t 
   return lap_slot_run(cache->memory.capacity, from, to, slot);
 }
 
+int64_t lap_cache_lowest(const lap_cache *cache, int64_t count) {
+  int64_t oldest = cache->oldest, overwritten = cache->length + count - cache->memory.capacity;
+  if (overwritten > oldest) oldest = overwritten;
+  return oldest > 0 ? oldest + cache->shape.window - 1 : 0;
+}
+
 bool lap_cache_can_trim(const lap_cache *cache, int64_t length) {
   if (length < 0 || length > cache->length) return false;
-  int64_t window = cache->shape.window;
-  int64_t first_seen = window && length >= window ? length - window + 1 : 0;
-  return cache->oldest <= first_seen || length == cache->length;
+  return length == cache->length || length >= lap_cache_lowest(cache, 0);
 }
 
 lap_status lap_cache_trim(lap_cache *cache, int64_t length, lap_error *error) {
@@ -238,15 +251,34 @@ void lap_cache_read(const lap_cache *cache, int index, int64_t from, int64_t to,
   }
 }
 
+/* Slots that positions [oldest, length) take. */
+static int64_t slots(const lap_cache *cache, int64_t oldest, int64_t length) {
+  return cache->shape.window ? length - oldest : length;
+}
+
 lap_status lap_cache_load_begin(lap_cache *cache, int64_t oldest, int64_t length, lap_error *error) {
   cache->length = cache->oldest = 0;
-  int64_t needed = cache->shape.window ? length - oldest : length;
-  if (needed > cache->memory.capacity) {
-    int64_t limit = cache->shape.window ? needed : INT64_MAX;
-    int64_t target = grown(cache->memory.capacity, needed);
-    lap_status status = resize(cache, target < limit ? target : limit, error);
-    if (status != LAP_OK) return status;
-  }
+  int64_t needed = slots(cache, oldest, length);
+  lap_status status = make_room(cache, needed, cache->shape.window ? needed : INT64_MAX, error);
+  if (status != LAP_OK) return status;
+  cache->oldest = oldest;
+  cache->length = length;
+  return LAP_OK;
+}
+
+int64_t lap_cache_first_needed(const lap_cache *cache, int64_t length) {
+  int64_t from = cache->shape.window ? length - cache->shape.window : 0;
+  return from > cache->oldest ? from : cache->oldest;
+}
+
+lap_status lap_cache_copy(lap_cache *cache, const lap_cache *source, int64_t oldest, int64_t length,
+                          lap_error *error) {
+  int64_t needed = slots(cache, oldest, length);
+  lap_status status = make_room(cache, needed, cache->shape.window ? needed : INT64_MAX, error);
+  if (status != LAP_OK) return status;
+  for (int i = 0; i < cache->planes; i++)
+    copy_positions(source->memory.plane[i], source->memory.capacity, cache->memory.plane[i],
+                   cache->memory.capacity, cache->slot_bytes[i], oldest, length);
   cache->oldest = oldest;
   cache->length = length;
   return LAP_OK;

@@ -45,6 +45,9 @@ size_t lap_cache_bytes(const lap_cache *cache);
 /* Bytes of one position. */
 size_t lap_cache_position_bytes(const lap_cache_shape *shape);
 
+/* An upper bound of lap_cache_bytes for a cache that grows to `length` by reservations of at most `count`. */
+size_t lap_cache_most_bytes(const lap_cache_shape *shape, int64_t length, int64_t count);
+
 /* Makes room for the next `count` positions, so that writing them cannot fail. What is stored stays
  * readable until lap_cache_commit; on failure nothing has changed. Errors: MEMORY. */
 lap_status lap_cache_reserve(lap_cache *cache, int64_t count, lap_error *error);
@@ -69,6 +72,10 @@ const lap_kv_planes *lap_cache_memory(const lap_cache *cache);
  * walking a range of positions in ascending order takes at most two runs for each wrap. */
 int64_t lap_cache_run(const lap_cache *cache, int64_t from, int64_t to, int64_t *slot);
 
+/* The lowest length that trimming reaches once `count` more positions, for which there is room, are appended.
+ */
+int64_t lap_cache_lowest(const lap_cache *cache, int64_t count);
+
 /* True if the cache can continue at `length` <= its length: every key that position `length` sees is
  * still stored. */
 bool lap_cache_can_trim(const lap_cache *cache, int64_t length);
@@ -81,6 +88,15 @@ lap_status lap_cache_trim(lap_cache *cache, int64_t length, lap_error *error);
  * MEMORY; on failure nothing has changed. */
 lap_status lap_cache_convert(lap_cache *cache, const lap_kernels *kernels, int bits, int group_size,
                              lap_error *error);
+
+/* The first position worth copying to go on at `length`: what the next position sees, and one more, so that a
+ * copy can still be trimmed by its last token. */
+int64_t lap_cache_first_needed(const lap_cache *cache, int64_t length);
+
+/* Replaces the content of `cache` by positions [oldest, length) of `source`, another cache of the same shape
+ * that stores them; `oldest` is 0 for a growing one. Errors: MEMORY; nothing has changed then. */
+lap_status lap_cache_copy(lap_cache *cache, const lap_cache *source, int64_t oldest, int64_t length,
+                          lap_error *error);
 
 /* Raw content for snapshots: the bytes of positions [from, to) of plane `index` (0 .. planes - 1), in
  * ascending position. `lap_cache_load` replaces the content by positions [oldest, length). */

@@ -1,13 +1,16 @@
 /* snapshot.c: a sequence on disk.
  *
  * File, little endian: header (magic, version, counts, fingerprint of the weights), one record for
- * each cache (its kind, and the range of positions stored), the token ids, then for each cache and
- * plane the rows of that range in ascending position, and last a SHA-256 of all that precedes it.
+ * each cache (its kind, and the range of positions stored), the same for each copy of the rings, the token
+ * ids, then for each cache and plane the rows of that range in ascending position, the same for each copy,
+ * and last a SHA-256 of all that precedes it.
  *
  * Nothing from a file is believed: the checksum comes first, then every field is compared with what
  * the session's plan says it must be, and the file's size with the sum of the parts. Only then is
  * anything replaced, and that part cannot fail half-way: content goes to new caches that are swapped
  * in at the end. */
+#include "cache/snapshot.h"
+
 #include <errno.h>
 #include <nettle/sha2.h>
 #include <stdio.h>
@@ -15,7 +18,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "cache/kv.h"
 
 enum {
   SNAPSHOT_VERSION = 1,
@@ -30,6 +32,7 @@ typedef struct sink {
   FILE *file;
   struct sha256_ctx hash;
   bool failed;
+  unsigned char *row; /* room for the widest */
 } sink;
 
 static void put(sink *to, const void *data, size_t bytes) {
@@ -55,7 +58,7 @@ static uint32_t fetch_u32(const unsigned char *p) {
   return (uint32_t)(p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
 }
 
-static void write_header(unsigned char out[HEADER_BYTES], const lap_kv *kv,
+static void write_header(unsigned char out[HEADER_BYTES], const lap_kv *kv, int copies,
                          const unsigned char *fingerprint) {
   memset(out, 0, HEADER_BYTES);
   memcpy(out, MAGIC, sizeof MAGIC);
@@ -64,10 +67,11 @@ static void write_header(unsigned char out[HEADER_BYTES], const lap_kv *kv,
   store_u64(out + 16, (uint64_t)lap_kv_length(kv));
   memcpy(out + 24, fingerprint, LAP_FINGERPRINT_BYTES);
   store_u32(out + 56, kv->plain_until_converted);
+  store_u32(out + 60, (uint32_t)copies);
 }
 
-static void write_record(unsigned char out[RECORD_BYTES], const lap_cache *cache, int64_t oldest) {
-  const lap_cache_shape *shape = lap_cache_get_shape(cache);
+static void write_record(unsigned char out[RECORD_BYTES], const lap_cache_shape *shape, int64_t oldest,
+                         int64_t length) {
   memset(out, 0, RECORD_BYTES);
   store_u32(out, (uint32_t)shape->kv_heads);
   store_u32(out + 4, (uint32_t)shape->head_dim);
@@ -75,43 +79,77 @@ static void write_record(unsigned char out[RECORD_BYTES], const lap_cache *cache
   store_u32(out + 16, (uint32_t)shape->bits);
   store_u32(out + 20, (uint32_t)shape->group_size);
   store_u64(out + 24, (uint64_t)oldest);
-  store_u64(out + 32, (uint64_t)lap_cache_length(cache));
+  store_u64(out + 32, (uint64_t)length);
   store_u64(out + 40, (uint64_t)lap_cache_position_bytes(shape));
 }
 
-/* The first position worth storing: what the next position sees, and one more, so that a sequence can
- * still be trimmed by its last token. */
-static int64_t first_needed(const lap_cache *cache) {
-  int64_t window = lap_cache_get_shape(cache)->window, length = lap_cache_length(cache);
-  int64_t from = window && length > window ? length - window : 0;
-  return from > lap_cache_oldest(cache) ? from : lap_cache_oldest(cache);
+/* What a file holds of a state of the caches: for the sequence's own, every cache from the first position
+ * that is needed; for a copy of the rings nothing of the growing ones. */
+typedef struct state {
+  lap_cache *const *cache; /* [caches]; NULL where nothing is held */
+  int64_t length;
+} state;
+
+static state own_state(const lap_kv *kv) {
+  return (state){kv->cache, lap_kv_length(kv)};
 }
 
-static void write_planes(sink *to, const lap_cache *cache, unsigned char *row) {
-  for (int plane = 0; plane < lap_cache_planes(cache); plane++)
-    for (int64_t position = first_needed(cache); position < lap_cache_length(cache); position++) {
-      lap_cache_read(cache, plane, position, position + 1, row);
-      put(to, row, lap_cache_plane_bytes(cache, plane));
-    }
+static state state_of(const lap_rings *rings) {
+  return (state){rings->cache, rings->reach.length};
 }
 
-static void write_content(sink *to, const lap_kv *kv, const unsigned char *fingerprint, const int32_t *tokens,
-                          unsigned char *row) {
-  unsigned char header[HEADER_BYTES], record[RECORD_BYTES], digest[SHA256_DIGEST_SIZE];
-  write_header(header, kv, fingerprint);
-  put(to, header, sizeof header);
+static int64_t first_held(state held, int cache) {
+  return held.cache[cache] ? lap_cache_first_needed(held.cache[cache], held.length) : held.length;
+}
+
+static void put_records(sink *to, const lap_kv *kv, state held) {
+  unsigned char record[RECORD_BYTES];
   for (int i = 0; i < kv->caches; i++) {
-    write_record(record, kv->cache[i], first_needed(kv->cache[i]));
+    write_record(record, lap_cache_get_shape(kv->cache[i]), first_held(held, i), held.length);
     put(to, record, sizeof record);
   }
+}
+
+static void put_planes(sink *to, const lap_kv *kv, state held) {
+  for (int i = 0; i < kv->caches; i++)
+    for (int plane = 0; held.cache[i] && plane < lap_cache_planes(held.cache[i]); plane++)
+      for (int64_t position = first_held(held, i); position < held.length; position++) {
+        lap_cache_read(held.cache[i], plane, position, position + 1, to->row);
+        put(to, to->row, lap_cache_plane_bytes(held.cache[i], plane));
+      }
+}
+
+static void write_content(sink *to, const lap_kv *kv, lap_rings *const *rings, int count,
+                          const unsigned char *fingerprint, const int32_t *tokens) {
+  unsigned char header[HEADER_BYTES], digest[SHA256_DIGEST_SIZE];
+  write_header(header, kv, count, fingerprint);
+  put(to, header, sizeof header);
+  put_records(to, kv, own_state(kv));
+  for (int i = 0; i < count; i++) put_records(to, kv, state_of(rings[i]));
   for (int64_t i = 0; i < lap_kv_length(kv); i++) {
     unsigned char id[4];
     store_u32(id, (uint32_t)tokens[i]);
     put(to, id, sizeof id);
   }
-  for (int i = 0; i < kv->caches; i++) write_planes(to, kv->cache[i], row);
+  put_planes(to, kv, own_state(kv));
+  for (int i = 0; i < count; i++) put_planes(to, kv, state_of(rings[i]));
   sha256_digest(&to->hash, sizeof digest, digest);
   if (!to->failed && fwrite(digest, 1, sizeof digest, to->file) != sizeof digest) to->failed = true;
+}
+
+static uint64_t state_bytes(const lap_kv *kv, state held) {
+  uint64_t bytes = 0;
+  for (int i = 0; i < kv->caches; i++)
+    bytes += RECORD_BYTES + (uint64_t)(held.length - first_held(held, i)) *
+                                lap_cache_position_bytes(lap_cache_get_shape(kv->cache[i]));
+  return bytes;
+}
+
+uint64_t lap_snapshot_bytes(const lap_kv *kv, lap_rings *const *rings, int count) {
+  uint64_t bytes = HEADER_BYTES + SHA256_DIGEST_SIZE + 4 * (uint64_t)lap_kv_length(kv);
+  bytes += state_bytes(kv, own_state(kv));
+  for (int i = 0; i < count; i++) bytes += state_bytes(kv, state_of(rings[i]));
+  return bytes;
 }
 
 static size_t widest_plane(const lap_kv *kv) {
@@ -124,15 +162,15 @@ static size_t widest_plane(const lap_kv *kv) {
   return widest;
 }
 
-lap_status lap_kv_save(const lap_kv *kv, const unsigned char fingerprint[LAP_FINGERPRINT_BYTES],
-                       const int32_t *tokens, const char *path, lap_error *error) {
+lap_status lap_snapshot_save(const lap_kv *kv, lap_rings *const *rings, int count,
+                             const unsigned char fingerprint[LAP_FINGERPRINT_BYTES], const int32_t *tokens,
+                             const char *path, lap_error *error) {
   lap_status status = LAP_OK;
   size_t name_bytes = strlen(path) + sizeof ".XXXXXX";
   char *temporary = malloc(name_bytes);
-  unsigned char *row = malloc(widest_plane(kv));
   int descriptor = -1;
-  sink to = {0};
-  if (!temporary || !row) {
+  sink to = {.row = malloc(widest_plane(kv))};
+  if (!temporary || !to.row) {
     status = lap_fail(error, LAP_ERROR_MEMORY, "%s: out of memory to write a snapshot", path);
     goto cleanup;
   }
@@ -147,7 +185,7 @@ lap_status lap_kv_save(const lap_kv *kv, const unsigned char fingerprint[LAP_FIN
     goto cleanup;
   }
   sha256_init(&to.hash);
-  write_content(&to, kv, fingerprint, tokens, row);
+  write_content(&to, kv, rings, count, fingerprint, tokens);
   if (to.failed || fflush(to.file) != 0 || fsync(descriptor) != 0) to.failed = true;
   int write_error = errno;
   if (fclose(to.file) != 0) to.failed = true;
@@ -157,30 +195,38 @@ lap_status lap_kv_save(const lap_kv *kv, const unsigned char fingerprint[LAP_FIN
     unlink(temporary);
   }
 cleanup:
-  free(row);
+  free(to.row);
   free(temporary);
   return status;
 }
 
-/* ---- reading ---- */
-
-static lap_status read_file(const char *path, unsigned char **data, size_t *bytes, lap_error *error) {
-  char *content;
-  lap_status status = lap_file_read(path, SIZE_MAX / 2, &content, bytes, error);
-  if (status == LAP_OK && *bytes < HEADER_BYTES + SHA256_DIGEST_SIZE)
-    status =
-        lap_fail(error, LAP_ERROR_FORMAT, "%s: header: %zu bytes are too few for a snapshot", path, *bytes);
-  *data = (unsigned char *)content;
-  return status;
+lap_status lap_kv_save(const lap_kv *kv, const unsigned char fingerprint[LAP_FINGERPRINT_BYTES],
+                       const int32_t *tokens, const char *path, lap_error *error) {
+  return lap_snapshot_save(kv, NULL, 0, fingerprint, tokens, path, error);
 }
 
-static lap_status check_envelope(const unsigned char *data, size_t bytes, const char *path,
-                                 lap_error *error) {
+/* ---- reading ---- */
+
+/* Where the parts of a file begin, as its header says. */
+typedef struct layout {
+  int64_t length;
+  int copies;
+  size_t tokens; /* offsets */
+  size_t rows;
+} layout;
+
+static lap_status check_magic(const unsigned char *data, size_t bytes, const char *path, lap_error *error) {
+  if (bytes < HEADER_BYTES + SHA256_DIGEST_SIZE)
+    return lap_fail(error, LAP_ERROR_FORMAT, "%s: header: %zu bytes are too few for a snapshot", path, bytes);
   if (memcmp(data, MAGIC, sizeof MAGIC) != 0)
     return lap_fail(error, LAP_ERROR_FORMAT, "%s: magic: not a snapshot of this program", path);
   if (fetch_u32(data + 8) != SNAPSHOT_VERSION)
     return lap_fail(error, LAP_ERROR_FORMAT, "%s: version: %u, this program reads %d", path,
                     fetch_u32(data + 8), SNAPSHOT_VERSION);
+  return LAP_OK;
+}
+
+static lap_status check_sum(const unsigned char *data, size_t bytes, const char *path, lap_error *error) {
   struct sha256_ctx hash;
   unsigned char digest[SHA256_DIGEST_SIZE];
   sha256_init(&hash);
@@ -191,43 +237,77 @@ static lap_status check_envelope(const unsigned char *data, size_t bytes, const 
   return LAP_OK;
 }
 
-/* Checks record `index` against the cache that it is for; adds its rows' bytes to *total. */
-static lap_status check_record(const unsigned char *record, const lap_cache *cache, int64_t length, int index,
-                               const char *path, uint64_t *total, lap_error *error) {
-  unsigned char expected[RECORD_BYTES];
-  int64_t oldest = (int64_t)fetch_u64(record + 24);
-  write_record(expected, cache, 0);
-  if (memcmp(record, expected, 24) != 0 || memcmp(record + 40, expected + 40, 8) != 0)
-    return lap_fail(error, LAP_ERROR_STATE, "%s: cache %d: made with another KV setting", path, index);
-  int64_t window = lap_cache_get_shape(cache)->window;
-  int64_t first_seen = window && length >= window ? length - window + 1 : 0;
-  if ((int64_t)fetch_u64(record + 32) != length || oldest < 0 || oldest > first_seen ||
-      (!window && oldest != 0) || (window && length - oldest > window))
-    return lap_fail(error, LAP_ERROR_FORMAT, "%s: cache %d: holds positions %lld to %lld of %lld", path,
-                    index, (long long)oldest, (long long)fetch_u64(record + 32), (long long)length);
-  *total += (uint64_t)(length - oldest) * lap_cache_position_bytes(lap_cache_get_shape(cache));
+static lap_status check_header(const lap_kv *kv, const unsigned char *fingerprint, const unsigned char *data,
+                               uint64_t bytes, const char *path, layout *out, lap_error *error) {
+  out->length = (int64_t)fetch_u64(data + 16);
+  uint32_t copies = fetch_u32(data + 60);
+  if (memcmp(data + 24, fingerprint, LAP_FINGERPRINT_BYTES) != 0)
+    return lap_fail(error, LAP_ERROR_STATE, "%s: fingerprint: made with another checkpoint", path);
+  if (fetch_u32(data + 12) != (uint32_t)kv->caches || fetch_u32(data + 56) != kv->plain_until_converted)
+    return lap_fail(error, LAP_ERROR_STATE, "%s: header: made with another KV setting", path);
+  if (copies > LAP_SNAPSHOT_RINGS)
+    return lap_fail(error, LAP_ERROR_FORMAT, "%s: header: %u copies of the rings", path, copies);
+  out->copies = (int)copies;
+  out->tokens = HEADER_BYTES + (size_t)(1 + out->copies) * (size_t)kv->caches * RECORD_BYTES;
+  if (out->length < 0 || (uint64_t)out->length > bytes / 4 ||
+      out->tokens + 4 * (uint64_t)out->length + SHA256_DIGEST_SIZE > bytes)
+    return lap_fail(error, LAP_ERROR_FORMAT, "%s: header: length %lld", path, (long long)out->length);
+  out->rows = out->tokens + 4 * (size_t)out->length;
   return LAP_OK;
 }
 
-static lap_status check_content(const lap_kv *kv, const unsigned char *fingerprint, const unsigned char *data,
-                                size_t bytes, const char *path, lap_error *error) {
-  int64_t length = (int64_t)fetch_u64(data + 16);
-  if (memcmp(data + 24, fingerprint, LAP_FINGERPRINT_BYTES) != 0)
-    return lap_fail(error, LAP_ERROR_STATE, "%s: fingerprint: made with another checkpoint", path);
-  if (fetch_u32(data + 12) != (uint32_t)kv->caches || fetch_u32(data + 56) > 1)
-    return lap_fail(error, LAP_ERROR_STATE, "%s: header: made with another KV setting", path);
-  uint64_t total = HEADER_BYTES + (uint64_t)kv->caches * RECORD_BYTES + SHA256_DIGEST_SIZE;
-  if (length < 0 || (uint64_t)length > bytes / 4 || total > bytes)
-    return lap_fail(error, LAP_ERROR_FORMAT, "%s: header: length %lld", path, (long long)length);
-  total += 4 * (uint64_t)length;
+/* Checks record `index` against the cache that it is for, in a state of `length` that holds growing caches or
+ * does not; adds its rows' bytes to *total. */
+static lap_status check_record(const unsigned char *record, const lap_cache *cache, int64_t length,
+                               bool growing, int index, const char *path, uint64_t *total, lap_error *error) {
+  unsigned char expected[RECORD_BYTES];
+  const lap_cache_shape *shape = lap_cache_get_shape(cache);
+  int64_t oldest = (int64_t)fetch_u64(record + 24), window = shape->window;
+  write_record(expected, shape, 0, 0);
+  if (memcmp(record, expected, 24) != 0 || memcmp(record + 40, expected + 40, 8) != 0)
+    return lap_fail(error, LAP_ERROR_STATE, "%s: cache %d: made with another KV setting", path, index);
+  int64_t first_seen = window && length >= window ? length - window + 1 : 0;
+  bool whole = window ? oldest >= 0 && oldest <= first_seen && length - oldest <= window
+                      : oldest == (growing ? 0 : length);
+  if ((int64_t)fetch_u64(record + 32) != length || !whole)
+    return lap_fail(error, LAP_ERROR_FORMAT, "%s: cache %d: holds positions %lld to %lld of %lld", path,
+                    index, (long long)oldest, (long long)fetch_u64(record + 32), (long long)length);
+  *total += (uint64_t)(length - oldest) * lap_cache_position_bytes(shape);
+  return LAP_OK;
+}
+
+/* The records of one state and what it serves. */
+static lap_status check_state(const lap_kv *kv, const unsigned char *records, int64_t length, bool growing,
+                              const char *path, uint64_t *total, lap_reach *reach, lap_error *error) {
+  *reach = (lap_reach){.length = length};
   for (int i = 0; i < kv->caches; i++) {
-    lap_status status = check_record(data + HEADER_BYTES + (size_t)i * RECORD_BYTES, kv->cache[i], length, i,
-                                     path, &total, error);
+    const unsigned char *record = records + (size_t)i * RECORD_BYTES;
+    lap_status status = check_record(record, kv->cache[i], length, growing, i, path, total, error);
     if (status != LAP_OK) return status;
+    int64_t window = lap_cache_get_shape(kv->cache[i])->window, oldest = (int64_t)fetch_u64(record + 24);
+    if (window && oldest > 0 && oldest + window - 1 > reach->lowest) reach->lowest = oldest + window - 1;
+  }
+  return LAP_OK;
+}
+
+/* All records, in `data`; `bytes` is the size of the file. */
+static lap_status check_records(const lap_kv *kv, const layout *at, const unsigned char *data, uint64_t bytes,
+                                const char *path, lap_reach reach[1 + LAP_SNAPSHOT_RINGS], lap_error *error) {
+  uint64_t total = at->rows + SHA256_DIGEST_SIZE;
+  int64_t before = 0;
+  for (int i = 0; i <= at->copies; i++) {
+    const unsigned char *records = data + HEADER_BYTES + (size_t)i * (size_t)kv->caches * RECORD_BYTES;
+    int64_t length = i ? (int64_t)fetch_u64(records + 32) : at->length;
+    if (i && (length <= before || length > at->length))
+      return lap_fail(error, LAP_ERROR_FORMAT, "%s: copy %d: of length %lld in a sequence of %lld", path, i,
+                      (long long)length, (long long)at->length);
+    lap_status status = check_state(kv, records, length, i == 0, path, &total, &reach[i], error);
+    if (status != LAP_OK) return status;
+    if (i) before = length;
   }
   if (total != bytes)
-    return lap_fail(error, LAP_ERROR_FORMAT, "%s: size: %zu bytes, the header promises %llu", path, bytes,
-                    (unsigned long long)total);
+    return lap_fail(error, LAP_ERROR_FORMAT, "%s: size: %llu bytes, the header promises %llu", path,
+                    (unsigned long long)bytes, (unsigned long long)total);
   return LAP_OK;
 }
 
@@ -245,16 +325,54 @@ static lap_status load_tokens(const lap_kv *kv, const unsigned char *data, int64
   return LAP_OK;
 }
 
-static lap_status load_caches(lap_kv *kv, const unsigned char *records, const unsigned char *rows,
-                              int64_t length, lap_error *error) {
-  for (int i = 0; i < kv->caches; i++) {
-    lap_cache *cache = kv->cache[i];
+lap_status lap_snapshot_peek(const lap_kv *kv, const unsigned char fingerprint[LAP_FINGERPRINT_BYTES],
+                             const char *path, lap_snapshot_head *head, lap_error *error) {
+  char *data = NULL;
+  size_t bytes;
+  layout at;
+  *head = (lap_snapshot_head){0};
+  lap_status status =
+      lap_file_read_head(path, HEADER_BYTES + SHA256_DIGEST_SIZE, &data, &bytes, &head->bytes, error);
+  if (status == LAP_OK) status = check_magic((unsigned char *)data, bytes, path, error);
+  if (status == LAP_OK)
+    status = check_header(kv, fingerprint, (unsigned char *)data, head->bytes, path, &at, error);
+  if (status == LAP_OK) {
+    free(data);
+    uint64_t total;
+    status = lap_file_read_head(path, at.rows, &data, &bytes, &total, error);
+    if (status == LAP_OK && (bytes != at.rows || total != head->bytes))
+      status = lap_fail(error, LAP_ERROR_IO, "%s: changed while it was read", path);
+  }
+  if (status == LAP_OK)
+    status = check_records(kv, &at, (unsigned char *)data, head->bytes, path, head->state, error);
+  if (status == LAP_OK)
+    status = load_tokens(kv, (unsigned char *)data + at.tokens, at.length, path, &head->tokens, error);
+  free(data);
+  if (status != LAP_OK) {
+    lap_snapshot_head_free(head);
+    return status;
+  }
+  head->length = at.length;
+  head->states = 1 + at.copies;
+  return LAP_OK;
+}
+
+void lap_snapshot_head_free(lap_snapshot_head *head) {
+  free(head->tokens);
+  *head = (lap_snapshot_head){0};
+}
+
+/* Fills the caches of a state (NULL: nothing is held) from `*rows`, which moves on. */
+static lap_status load_state(lap_cache *const *cache, int caches, const unsigned char *records,
+                             int64_t length, const unsigned char **rows, lap_error *error) {
+  for (int i = 0; i < caches; i++) {
     int64_t oldest = (int64_t)fetch_u64(records + (size_t)i * RECORD_BYTES + 24);
-    lap_status status = lap_cache_load_begin(cache, oldest, length, error);
+    if (!cache[i]) continue;
+    lap_status status = lap_cache_load_begin(cache[i], oldest, length, error);
     if (status != LAP_OK) return status;
-    for (int plane = 0; plane < lap_cache_planes(cache); plane++) {
-      if (length > oldest) lap_cache_load(cache, plane, rows);
-      rows += (size_t)(length - oldest) * lap_cache_plane_bytes(cache, plane);
+    for (int plane = 0; plane < lap_cache_planes(cache[i]); plane++) {
+      if (length > oldest) lap_cache_load(cache[i], plane, *rows);
+      *rows += (size_t)(length - oldest) * lap_cache_plane_bytes(cache[i], plane);
     }
   }
   return LAP_OK;
@@ -266,32 +384,60 @@ static void swap(lap_kv *a, lap_kv *b) {
   *b = kept;
 }
 
-lap_status lap_kv_load(lap_kv *kv, const unsigned char fingerprint[LAP_FINGERPRINT_BYTES], const char *path,
-                       int32_t **tokens, int64_t *count, lap_error *error) {
-  unsigned char *data = NULL;
+/* All states, checked before. */
+static lap_status load_states(lap_kv *kv, const layout *at, const unsigned char *data, const lap_reach *reach,
+                              lap_rings **rings, lap_error *error) {
+  const unsigned char *rows = data + at->rows;
+  lap_status status = load_state(kv->cache, kv->caches, data + HEADER_BYTES, at->length, &rows, error);
+  for (int i = 0; status == LAP_OK && i < at->copies; i++) {
+    const unsigned char *records = data + HEADER_BYTES + (size_t)(i + 1) * (size_t)kv->caches * RECORD_BYTES;
+    status = lap_rings_create_empty(kv, reach[i + 1], &rings[i], error);
+    if (status == LAP_OK)
+      status = load_state(rings[i]->cache, kv->caches, records, reach[i + 1].length, &rows, error);
+  }
+  return status;
+}
+
+lap_status lap_snapshot_load(lap_kv *kv, const unsigned char fingerprint[LAP_FINGERPRINT_BYTES],
+                             const char *path, int32_t **tokens, int64_t *length, lap_rings **rings,
+                             int *count, lap_error *error) {
+  char *content;
   size_t bytes;
   lap_kv *fresh = NULL;
+  layout at = {0};
+  lap_reach reach[1 + LAP_SNAPSHOT_RINGS];
   *tokens = NULL;
+  *length = 0;
   *count = 0;
-  lap_status status = read_file(path, &data, &bytes, error);
-  if (status == LAP_OK) status = check_envelope(data, bytes, path, error);
+  memset(rings, 0, LAP_SNAPSHOT_RINGS * sizeof *rings);
+  lap_status status = lap_file_read(path, SIZE_MAX / 2, &content, &bytes, error);
+  const unsigned char *data = (const unsigned char *)content;
+  if (status == LAP_OK) status = check_magic(data, bytes, path, error);
+  if (status == LAP_OK) status = check_sum(data, bytes, path, error);
   if (status == LAP_OK) status = lap_kv_create(kv->plan, fetch_u32(data + 56) == 1, &fresh, error);
-  if (status == LAP_OK) status = check_content(fresh, fingerprint, data, bytes, path, error);
-  if (status == LAP_OK) {
-    const unsigned char *records = data + HEADER_BYTES;
-    const unsigned char *ids = records + (size_t)fresh->caches * RECORD_BYTES;
-    *count = (int64_t)fetch_u64(data + 16);
-    status = load_tokens(fresh, ids, *count, path, tokens, error);
-    if (status == LAP_OK) status = load_caches(fresh, records, ids + 4 * *count, *count, error);
-  }
+  if (status == LAP_OK) status = check_header(fresh, fingerprint, data, bytes, path, &at, error);
+  if (status == LAP_OK) status = check_records(fresh, &at, data, bytes, path, reach, error);
+  if (status == LAP_OK) status = load_tokens(fresh, data + at.tokens, at.length, path, tokens, error);
+  if (status == LAP_OK) status = load_states(fresh, &at, data, reach, rings, error);
   if (status == LAP_OK) {
     swap(kv, fresh);
+    *length = at.length;
+    *count = at.copies;
   } else {
+    for (int i = 0; i < LAP_SNAPSHOT_RINGS; i++) lap_rings_destroy(rings[i]);
     free(*tokens);
     *tokens = NULL;
-    *count = 0;
   }
   lap_kv_destroy(fresh);
-  free(data);
+  free(content);
+  return status;
+}
+
+lap_status lap_kv_load(lap_kv *kv, const unsigned char fingerprint[LAP_FINGERPRINT_BYTES], const char *path,
+                       int32_t **tokens, int64_t *count, lap_error *error) {
+  lap_rings *rings[LAP_SNAPSHOT_RINGS];
+  int copies;
+  lap_status status = lap_snapshot_load(kv, fingerprint, path, tokens, count, rings, &copies, error);
+  for (int i = 0; status == LAP_OK && i < copies; i++) lap_rings_destroy(rings[i]);
   return status;
 }

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "cache/cache.h"
+#include "cache/snapshot.h"
 #include "engine/session.h"
 #include "kernels/quantize_row.h"
 #include "support/check.h"
@@ -135,6 +136,25 @@ static void memory_grows_with_use_in_steps(void **state) {
   assert_true(steps < 60);
   for (int64_t position = 0; position < 5000; position += 7) assert_true(holds(cache, position));
   lap_cache_destroy(cache);
+}
+
+static void no_history_takes_more_than_the_bound(void **state) {
+  (void)state;
+  lap_error error;
+  random_source source = {21};
+  for (int trial = 0; trial < 40; trial++) {
+    lap_cache *cache;
+    lap_cache_shape shape = shape_of(trial % 2 ? 30 : 0, 4);
+    int64_t most = 1 + random_below(&source, 60);
+    expect_ok(lap_cache_create(&shape, &cache, &error), &error);
+    for (int step = 0; step < 100; step++) {
+      int64_t n = 1 + random_below(&source, (int)most);
+      append(cache, n);
+      assert_true(lap_cache_bytes(cache) <= lap_cache_most_bytes(&shape, lap_cache_length(cache), most));
+    }
+    assert_true(lap_cache_most_bytes(&shape, 1000, most) < 3 * 1000 * lap_cache_position_bytes(&shape));
+    lap_cache_destroy(cache);
+  }
 }
 
 static void quantized_positions_take_what_the_plan_computes(void **state) {
@@ -345,17 +365,157 @@ static void a_failed_save_leaves_the_old_file_whole(void **state) {
   close_pebble(&p);
 }
 
+/* ---- copies of rings ---- */
+
+/* The bits that come after `ids` in a session. */
+static void logits_after(pebble *p, const int32_t *ids, int count, float *logits) {
+  lap_error error;
+  expect_ok(lap_session_eval(p->session, ids, count, 1, logits, &error), &error);
+}
+
+enum {
+  LONG = 400, /* Pebble's window is 128 */
+  VOCAB = 2048
+};
+
+static void long_story(int32_t ids[LONG]) {
+  random_source source = {5};
+  for (int i = 0; i < LONG; i++) ids[i] = random_below(&source, VOCAB);
+}
+
+static void a_sequence_goes_back_by_copies_of_its_rings(void **state) {
+  (void)state;
+  lap_error error;
+  int32_t ids[LONG];
+  float expected[VOCAB], logits[VOCAB];
+  long_story(ids);
+  const int at[] = {50, 127, 128, 129, 200, 260};
+  for (int i = 0; i < 6; i++) {
+    pebble cold = open_pebble(LAP_KV_CONFIG), p = open_pebble(LAP_KV_CONFIG);
+    lap_rings *rings;
+    lap_kv *copy;
+    logits_after(&cold, ids, at[i], expected);
+    logits_after(&cold, ids + LONG - 3, 3, expected);
+    for (int t = 0; t < at[i]; t += 10) logits_after(&p, ids + t, at[i] - t < 10 ? at[i] - t : 10, logits);
+    expect_ok(lap_rings_create(p.session->kv, at[i], &rings, &error), &error);
+    assert_int_equal(rings->reach.length, at[i]);
+    assert_int_equal(rings->reach.lowest, at[i] > 128 ? at[i] - 1 : 0);
+    for (int t = 0; t < 130; t += 10) logits_after(&p, ids + at[i] + t, 10, logits);
+    assert_false(lap_kv_can_trim(p.session->kv, at[i]));
+    assert_int_equal(lap_kv_copy(p.session->kv, NULL, at[i], &copy, &error), LAP_ERROR_STATE);
+    assert_int_equal(lap_kv_rewind(p.session->kv, rings, at[i] + 1, &error), LAP_ERROR_STATE);
+    if (at[i] > 129)
+      assert_int_equal(lap_kv_rewind(p.session->kv, rings, at[i] - 2, &error), LAP_ERROR_STATE);
+    assert_int_equal(lap_kv_length(p.session->kv), at[i] + 130);
+    assert_true(lap_rings_bytes(rings) <= lap_kv_rings_bytes(p.session->kv) + 64 * 1024);
+    /* a copy, and then the sequence itself */
+    expect_ok(lap_kv_copy(p.session->kv, rings, at[i], &copy, &error), &error);
+    const lap_segment segment = {copy, ids + LONG - 3, 3, 2, logits};
+    expect_ok(lap_passes_run(&p.session->passes, &segment, 1, &error), &error);
+    assert_memory_equal(logits, expected, sizeof logits);
+    expect_ok(lap_kv_rewind(p.session->kv, rings, at[i], &error), &error);
+    lap_rings_destroy(rings);
+    logits_after(&p, ids + LONG - 3, 3, logits);
+    assert_memory_equal(logits, expected, sizeof logits);
+    lap_kv_destroy(copy);
+    close_pebble(&cold);
+    close_pebble(&p);
+  }
+}
+
+/* A snapshot with copies in it: read whole, read in part, read by a session, and damaged. */
+static void snapshots_hold_copies_of_rings(void **state) {
+  (void)state;
+  lap_error error;
+  int32_t ids[LONG], *tokens;
+  float expected[VOCAB], logits[VOCAB];
+  int64_t length;
+  int count;
+  lap_rings *rings[2], *read[LAP_SNAPSHOT_RINGS];
+  lap_snapshot_head head;
+  const char *path = snapshot_path();
+  long_story(ids);
+  pebble cold = open_pebble(LAP_KV_CONFIG), writer = open_pebble(LAP_KV_CONFIG),
+         reader = open_pebble(LAP_KV_CONFIG), other = open_pebble(LAP_KV_4);
+  logits_after(&writer, ids, 150, logits);
+  expect_ok(lap_rings_create(writer.session->kv, 150, &rings[0], &error), &error);
+  logits_after(&writer, ids + 150, 130, logits);
+  expect_ok(lap_rings_create(writer.session->kv, 279, &rings[1], &error), &error);
+  logits_after(&writer, ids + 280, 100, logits);
+  const unsigned char *fingerprint = writer.model->fingerprint;
+  expect_ok(lap_snapshot_save(writer.session->kv, rings, 2, fingerprint, ids, path, &error), &error);
+
+  expect_ok(lap_snapshot_peek(reader.session->kv, fingerprint, path, &head, &error), &error);
+  assert_int_equal(head.length, 380);
+  assert_memory_equal(head.tokens, ids, 380 * sizeof *ids);
+  assert_int_equal(head.bytes, lap_snapshot_bytes(writer.session->kv, rings, 2));
+  assert_int_equal(head.states, 3);
+  const int64_t lengths[] = {380, 150, 279};
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(head.state[i].length, lengths[i]);
+    assert_int_equal(head.state[i].lowest, lengths[i] - 1);
+  }
+  lap_snapshot_head_free(&head);
+  assert_int_equal(lap_snapshot_peek(other.session->kv, fingerprint, path, &head, &error), LAP_ERROR_STATE);
+
+  expect_ok(lap_snapshot_load(reader.session->kv, fingerprint, path, &tokens, &length, read, &count, &error),
+            &error);
+  assert_int_equal(count, 2);
+  free(tokens);
+  expect_ok(lap_kv_rewind(reader.session->kv, read[0], 150, &error), &error);
+  const lap_segment segment = {reader.session->kv, ids + LONG - 3, 3, 2, logits};
+  expect_ok(lap_passes_run(&reader.session->passes, &segment, 1, &error), &error);
+  logits_after(&cold, ids, 150, expected);
+  logits_after(&cold, ids + LONG - 3, 3, expected);
+  assert_memory_equal(logits, expected, sizeof logits);
+  for (int i = 0; i < 2; i++) lap_rings_destroy(read[i]);
+  expect_ok(lap_session_restore(cold.session, path, &error), &error); /* the copies do not disturb it */
+  assert_memory_equal(lap_session_tokens(cold.session, &length), ids, 380 * sizeof *ids);
+
+  size_t bytes;
+  unsigned char *data = read_all(path, &bytes);
+  random_source source = {31};
+  size_t head_bytes = 64 + 3 * (size_t)reader.session->kv->caches * 48;
+  for (int trial = 0; trial < 300; trial++) { /* heads with any field changed: refused, or read as they say */
+    size_t at = 8 + (size_t)random_below(&source, (int)head_bytes - 8);
+    unsigned char kept = data[at];
+    data[at] = (unsigned char)random_bits(&source);
+    write_all(path, data, bytes);
+    if (lap_snapshot_peek(reader.session->kv, fingerprint, path, &head, &error) == LAP_OK) {
+      assert_int_equal(head.length, 380);
+      lap_snapshot_head_free(&head);
+    } else {
+      assert_non_null(strstr(error.message, path));
+    }
+    if (data[at] != kept)
+      assert_int_not_equal(
+          lap_snapshot_load(reader.session->kv, fingerprint, path, &tokens, &length, read, &count, &error),
+          LAP_OK);
+    data[at] = kept;
+  }
+  unlink(path);
+  free(data);
+  for (int i = 0; i < 2; i++) lap_rings_destroy(rings[i]);
+  close_pebble(&cold);
+  close_pebble(&writer);
+  close_pebble(&reader);
+  close_pebble(&other);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(queries_find_the_positions_that_mlx_attends),
       cmocka_unit_test(a_ring_never_exceeds_its_window_plus_one_chunk),
       cmocka_unit_test(memory_grows_with_use_in_steps),
+      cmocka_unit_test(no_history_takes_more_than_the_bound),
       cmocka_unit_test(quantized_positions_take_what_the_plan_computes),
       cmocka_unit_test(a_wrapped_ring_refuses_to_trim_beyond_what_it_holds),
       cmocka_unit_test(conversion_stores_what_direct_writing_would_have_stored),
       cmocka_unit_test(damaged_snapshots_are_refused_and_change_nothing),
       cmocka_unit_test(snapshots_of_other_settings_and_files_are_refused),
       cmocka_unit_test(a_failed_save_leaves_the_old_file_whole),
+      cmocka_unit_test(a_sequence_goes_back_by_copies_of_its_rings),
+      cmocka_unit_test(snapshots_hold_copies_of_rings),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
