@@ -1,0 +1,130 @@
+/* batch.h: many requests, one model: sequences share forward passes.
+ *
+ * One thread drives a batch; there are no locks inside. lap_batch_step runs one forward pass: a row for every
+ * sequence that is answering, and beside them pieces of the prompts that are still being read. Requests join
+ * and leave between passes. By the numerics contract the tokens of a request depend on nothing of this: they
+ * are those of the request alone, bit for bit, whatever runs beside it and whatever the prompt cache had.
+ *
+ * Who goes when. Up to `parallel` requests run, in the order of their submission; the others wait. Every pass
+ * takes a row of each sequence that is answering, so that no prompt, however long, delays an answer by more
+ * than the pass's budget for prompts: `chunk` rows where nobody is answering, `chunk_beside` where somebody
+ * is. The budget is divided evenly among the prompts, what short ones leave goes to the others, and each gets
+ * a row at least: a short prompt is read in a pass or two beside the longest one. A request whose prompt
+ * begins as one that is being read waits for that beginning (once) and copies it.
+ *
+ * Memory. Starting a request reserves the most that its keys and values can take, prompt and answer up to
+ * max_tokens or the context limit, against `kv_bytes`; the next one in the order waits until it fits, and
+ * none overtakes it. What has ended is kept for later prompts within `cache_bytes` (prompt_cache.h), apart
+ * from that.
+ */
+#ifndef LAP_ENGINE_BATCH_H
+#define LAP_ENGINE_BATCH_H
+
+#include "engine/prompt_cache.h"
+
+enum {
+  LAP_MAX_PARALLEL = 256
+};
+
+typedef struct lap_batch lap_batch;
+typedef struct lap_job lap_job;
+
+/* 0 and NULL mean the defaults. */
+typedef struct lap_batch_options {
+  int threads;        /* the cores available */
+  int parallel;       /* sequences that run at once: 4 */
+  int chunk;          /* 512 */
+  int chunk_beside;   /* 64, at most chunk */
+  int64_t context;    /* tokens of a request, prompt and answer: the model's limit, and at most that */
+  lap_path path;      /* as for a session */
+  size_t kv_bytes;    /* no limit */
+  size_t cache_bytes; /* nothing is kept */
+  const char *cache_directory; /* none; its files serve what cache_bytes keeps */
+  uint64_t directory_bytes;    /* 8 GiB */
+} lap_batch_options;
+
+typedef enum lap_job_state {
+  LAP_JOB_WAITING,
+  LAP_JOB_PROMPT,
+  LAP_JOB_ANSWER,
+  LAP_JOB_ENDED
+} lap_job_state;
+
+typedef enum lap_job_end {
+  LAP_JOB_CHOSEN, /* choose said so */
+  LAP_JOB_LENGTH, /* max_tokens or the context limit was reached */
+  LAP_JOB_CANCELLED,
+  LAP_JOB_FAILED /* record.error says why */
+} lap_job_end;
+
+/* How a request is getting on. Times are lap_seconds(); 0: not yet. */
+typedef struct lap_job_record {
+  lap_job_state state;
+  lap_job_end end;
+  lap_error error;
+  int64_t prompt_tokens;
+  int64_t cached_tokens;    /* of the prompt, that were not computed */
+  int64_t evaluated_tokens; /* of the prompt, that were */
+  int64_t generated_tokens;
+  double submitted, started, first_token, ended;
+} lap_job_record;
+
+/* Decides the next token from `logits` [vocab_size], which it may overwrite; `tokens` [count] are the prompt
+ * and the answer so far. Returns an id, or a negative number: the answer is complete. A token that is
+ * returned is evaluated if another one is wanted after it. */
+typedef int32_t lap_choose(void *context, float *logits, const int32_t *tokens, int64_t count);
+
+/* Called once, when a request has ended in whatever way. The job is gone after it returns. */
+typedef void lap_job_ended(void *context, const lap_job_record *record);
+
+/* Neither function may call the batch. */
+typedef struct lap_job_request {
+  const int32_t *ids; /* [count] >= 1, copied */
+  int64_t count;
+  int64_t max_tokens; /* 0: as many as the context limit allows */
+  lap_choose *choose;
+  lap_job_ended *ended;
+  void *context;
+} lap_job_request;
+
+/* The model must outlive it. Errors: ARGUMENT (naming the option), UNSUPPORTED (path), MEMORY, IO. */
+lap_status lap_batch_create(const lap_model *model, const lap_batch_options *options, lap_batch **out,
+                            lap_error *error);
+/* Ends all requests as cancelled, and writes what is worth it to the cache directory. */
+void lap_batch_destroy(lap_batch *batch);
+
+/* The context limit in force. */
+int64_t lap_batch_context(const lap_batch *batch);
+
+/* `*out` is valid until its `ended` is called. Errors: ARGUMENT (no token; an id outside the vocabulary; a
+ * prompt over the context limit, or a request over kv_bytes, with both numbers), MEMORY. `ended` is not
+ * called then. */
+lap_status lap_batch_submit(lap_batch *batch, const lap_job_request *request, lap_job **out,
+                            lap_error *error);
+
+/* Ends a request at once: its slot is free, `ended` has been called. What was computed stays in the cache. */
+void lap_batch_cancel(lap_batch *batch, lap_job *job);
+
+const lap_job_record *lap_job_get_record(const lap_job *job);
+
+/* One pass; where no request is left, one sequence is written to the cache directory. What goes wrong ends
+ * the requests that it concerns. False: there was nothing to do. */
+bool lap_batch_step(lap_batch *batch);
+
+typedef struct lap_batch_stats {
+  int running, waiting;
+  int64_t ended[LAP_JOB_FAILED + 1]; /* requests, by lap_job_end */
+  int64_t prompt_tokens;             /* computed */
+  int64_t generated_tokens;
+  int64_t passes_monolith, passes_cut;
+  int last_rows; /* of the last pass */
+  int threads;
+  size_t kv_bytes;      /* held by running requests */
+  size_t kv_reserved;   /* by them */
+  size_t scratch_bytes; /* activations and logits */
+  lap_prompt_cache_stats cache;
+} lap_batch_stats;
+
+lap_batch_stats lap_batch_get_stats(const lap_batch *batch);
+
+#endif
