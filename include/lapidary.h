@@ -85,6 +85,18 @@ int32_t lap_model_context(const lap_model *model);
 lap_status lap_model_encode(lap_model *model, const char *text, size_t length, int32_t **ids, size_t *count,
                             lap_error *error);
 
+/* Bytes begin..end-1 of a text. */
+typedef struct lap_range {
+  size_t begin, end;
+} lap_range;
+
+/* The same, but control tokens count only within `trusted` [trusted_count ranges, as
+ * lap_tokenizer_encode_marked has them]: a chat prompt, whose control tokens the template wrote and whose
+ * messages must not bring their own. Errors: also ARGUMENT (ranges). */
+lap_status lap_model_encode_marked(lap_model *model, const char *text, size_t length,
+                                   const lap_range *trusted, size_t trusted_count, int32_t **ids,
+                                   size_t *count, lap_error *error);
+
 /* ---- sessions -------------------------------------------------------------------------------- */
 
 typedef struct lap_session lap_session;
@@ -232,11 +244,21 @@ bool lap_tokenizer_is_special(const lap_tokenizer *tokenizer, int32_t id);
 
 /* Encodes `text` [length bytes; any bytes, NUL and invalid UTF-8 included: each byte that is no part
  * of a valid character counts as a character of its own and becomes its byte token]. With
- * `parse_added` added tokens spelled in the text become their ids, else they stay text.
- * Adds no BOS. `*ids` is allocated with malloc and owned by the caller; `*count` ids.
- * Errors: MEMORY, ARGUMENT (text longer than 1 GiB). */
+ * `parse_special` special tokens spelled in the text become their ids, else they stay text; other added
+ * tokens count in either case. Adds no BOS. `*ids` is allocated with malloc and owned by the caller;
+ * `*count` ids. Errors: MEMORY, ARGUMENT (text longer than 1 GiB). */
 lap_status lap_tokenizer_encode(const lap_tokenizer *tokenizer, const char *text, size_t length,
-                                bool parse_added, int32_t **ids, size_t *count, lap_error *error);
+                                bool parse_special, int32_t **ids, size_t *count, lap_error *error);
+
+/* The same for a text of mixed origin: a special token counts only where all its bytes lie in `trusted`
+ * [trusted_count; ascending, not overlapping, within the text; ranges that touch count as one]. Everywhere
+ * else the text is encoded as if the tokenizer had no special tokens. In all other respects it is one text:
+ * merges and other added tokens cross the borders of ranges. What is not trusted yields no special id (but
+ * for unk, and byte tokens if a file calls them special). Errors: MEMORY, ARGUMENT (text too long; ranges).
+ */
+lap_status lap_tokenizer_encode_marked(const lap_tokenizer *tokenizer, const char *text, size_t length,
+                                       const lap_range *trusted, size_t trusted_count, int32_t **ids,
+                                       size_t *count, lap_error *error);
 
 /* A stream of tokens to text: bytes of a character that is not complete are held back until the
  * next token completes or breaks it. Zero-initialise. */

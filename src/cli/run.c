@@ -35,6 +35,7 @@ typedef struct settings {
   uint64_t seed;
   lap_texts stop;
   bool ignore_eos;
+  bool plain;
   bool special;
   bool stats;
   const char *save;
@@ -131,6 +132,10 @@ static const lap_option options[] = {
      .offset = offsetof(settings, ignore_eos),
      .help = "Go on where the model would end."},
     {.kind = LAP_OPTION_FLAG,
+     .name = "plain",
+     .offset = offsetof(settings, plain),
+     .help = "Control tokens spelled in the prompt stay text."},
+    {.kind = LAP_OPTION_FLAG,
      .name = "special",
      .offset = offsetof(settings, special),
      .help = "Show control tokens as text."},
@@ -208,8 +213,9 @@ static lap_status take_back_last(job *j, int64_t held, lap_error *error) {
 
 /* The prompt's ids; what a snapshot holds begins with BOS already. */
 static lap_status encode_prompt(job *j, lap_error *error) {
-  lap_status status =
-      lap_model_encode(j->opened.model, j->prompt, j->prompt_length, &j->ids, &j->count, error);
+  const lap_range whole = {0, j->prompt_length};
+  lap_status status = lap_model_encode_marked(j->opened.model, j->prompt, j->prompt_length, &whole,
+                                              !j->chosen->plain, &j->ids, &j->count, error);
   if (status != LAP_OK) return status;
   int64_t held;
   lap_session_tokens(j->opened.session, &held);
@@ -356,7 +362,8 @@ const lap_verb lap_verb_run = {
     .description =
         "Continues PROMPT as raw text and prints what comes, and a newline. Control tokens spelled in the "
         "prompt count "
-        "as such; the model's BOS stands at its head exactly once. Without PROMPT, or with -, the prompt is "
+        "as such, unless --plain is given; the model's BOS stands at its head exactly once. Without PROMPT, "
+        "or with -, the prompt is "
         "read from "
         "standard input; without PROMPT on a terminal, it is asked for.\n\nCtrl-C ends the generation; a "
         "second one "

@@ -180,8 +180,9 @@ bool lap_model_is_eos(const lap_model *model, int32_t id) {
   return false;
 }
 
-lap_status lap_model_encode(lap_model *model, const char *text, size_t length, int32_t **ids, size_t *count,
-                            lap_error *error) {
+lap_status lap_model_encode_marked(lap_model *model, const char *text, size_t length,
+                                   const lap_range *trusted, size_t trusted_count, int32_t **ids,
+                                   size_t *count, lap_error *error) {
   const lap_tokenizer *tokenizer;
   int32_t *body = NULL;
   size_t body_count = 0;
@@ -189,7 +190,8 @@ lap_status lap_model_encode(lap_model *model, const char *text, size_t length, i
   *count = 0;
   lap_status status = lap_model_tokenizer(model, &tokenizer, error);
   if (status == LAP_OK)
-    status = lap_tokenizer_encode(tokenizer, text, length, true, &body, &body_count, error);
+    status = lap_tokenizer_encode_marked(tokenizer, text, length, trusted, trusted_count, &body, &body_count,
+                                         error);
   if (status != LAP_OK) return status;
   size_t spelled = 0, head = model->plan->bos >= 0;
   while (head && spelled < body_count && body[spelled] == model->plan->bos) spelled++;
@@ -203,4 +205,10 @@ lap_status lap_model_encode(lap_model *model, const char *text, size_t length, i
   }
   free(body);
   return status;
+}
+
+lap_status lap_model_encode(lap_model *model, const char *text, size_t length, int32_t **ids, size_t *count,
+                            lap_error *error) {
+  const lap_range whole = {0, length};
+  return lap_model_encode_marked(model, text, length, &whole, 1, ids, count, error);
 }

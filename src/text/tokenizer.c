@@ -15,6 +15,10 @@
  * split, never correctness. With Gemma's vocabulary text falls apart into words, which stay in the
  * first-level cache; text without such a boundary still takes the O(n log n) path as a whole.
  *
+ * A special token counts only where all its bytes are trusted. Special and ordinary added tokens stand in
+ * tries of their own, so at each position the longest of each kind is sought, the special one no further
+ * than trust reaches, and the longer of the two counts.
+ *
  * Invariant: the encoder's `piece` holds symbols that have not been merged yet, and between any
  * two of its neighbours a merge is possible as far as the bitmap knows. */
 #include "text/tokenizer.h"
@@ -36,7 +40,7 @@ void lap_tokenizer_close(lap_tokenizer *tokenizer) {
   if (!tokenizer) return;
   lap_token_strings_free(&tokenizer->strings);
   lap_merges_free(&tokenizer->merges);
-  for (int i = 0; i < 2; i++) lap_trie_free(&tokenizer->added[i]);
+  for (int i = 0; i < 4; i++) lap_trie_free(&tokenizer->added[i / 2][i % 2]);
   free(tokenizer->by_id);
   free(tokenizer);
 }
@@ -78,6 +82,10 @@ typedef struct symbol {
 
 typedef struct encoder {
   const lap_tokenizer *tokenizer;
+  const char *text;         /* as given */
+  const lap_range *trusted; /* ascending, not touching */
+  size_t trusted_count;
+  size_t reached[2]; /* by pass: ranges that end before the position, which only grows */
   symbol *piece;
   size_t piece_count, piece_capacity;
   uint32_t last; /* last character of the piece */
@@ -228,12 +236,8 @@ static lap_status add_unknown(encoder *e, const char *text, size_t bytes, lap_er
   return status;
 }
 
-/* The id of a character as a token of the vocabulary (an added token alone is none), or -1. */
 static int32_t character_id(const lap_tokenizer *t, const char *text, size_t bytes, uint32_t code) {
-  if (code < 128) return t->ascii[code];
-  uint32_t number = lap_token_strings_find(&t->strings, text, bytes);
-  if (number == UINT32_MAX || !(t->strings.tokens[number].flags & LAP_TOKEN_IN_VOCAB)) return -1;
-  return t->strings.tokens[number].id;
+  return code < 128 ? t->ascii[code] : lap_character_id(t, text, bytes);
 }
 
 /* Text between added tokens. */
@@ -262,62 +266,128 @@ static lap_status encode_plain(encoder *e, const char *text, size_t length, lap_
 
 /* ---- added tokens ---------------------------------------------------------------------------- */
 
-/* The first place from `at` on where an added token stands, or `length`. */
-static size_t find_added(const lap_trie *trie, const char *text, size_t length, size_t at, size_t *bytes,
-                         int32_t *id) {
-  for (; at < length; at++) {
-    if (!trie->begins[(unsigned char)text[at]]) continue;
-    *bytes = lap_trie_match(trie, text + at, length - at, id);
-    if (*bytes > 0) return at;
-  }
-  *bytes = 0;
-  return length;
+/* How many bytes from `at` on are trusted. */
+static size_t trusted_bytes(encoder *e, int pass, const char *at) {
+  size_t position = (size_t)(at - e->text), *next = &e->reached[pass];
+  while (*next < e->trusted_count && e->trusted[*next].end <= position) ++*next;
+  if (*next == e->trusted_count || e->trusted[*next].begin > position) return 0;
+  return e->trusted[*next].end - position;
 }
 
-typedef lap_status encode_part(encoder *e, const char *text, size_t length, lap_error *error);
+/* The longest added token at the start of `text` that counts there; its bytes, or 0. */
+static size_t match_added(encoder *e, int pass, const char *text, size_t length, int32_t *id) {
+  const lap_trie *ordinary = &e->tokenizer->added[pass][0], *special = &e->tokenizer->added[pass][1];
+  unsigned char first = (unsigned char)text[0];
+  size_t bytes = ordinary->begins[first] ? lap_trie_match(ordinary, text, length, id) : 0;
+  if (!special->begins[first]) return bytes;
+  size_t trusted = trusted_bytes(e, pass, text);
+  int32_t special_id = -1;
+  size_t special_bytes = lap_trie_match(special, text, trusted < length ? trusted : length, &special_id);
+  if (special_bytes <= bytes) return bytes;
+  *id = special_id;
+  return special_bytes;
+}
 
-/* Emits the trie's tokens and gives what stands between them to `rest`. */
-static lap_status cut_at_added(encoder *e, const lap_trie *trie, encode_part *rest, const char *text,
-                               size_t length, lap_error *error) {
+/* Emits the added tokens of a pass and hands what stands between them to the next one, at last to
+ * merging. */
+static lap_status cut_at_added(encoder *e, int pass, const char *text, size_t length, lap_error *error) {
+  if (pass == 2) return encode_plain(e, text, length, error);
   lap_status status = LAP_OK;
-  for (size_t at = 0, bytes; at < length && status == LAP_OK;) {
+  size_t begin = 0;
+  for (size_t at = 0; at < length && status == LAP_OK;) {
     int32_t id = -1;
-    size_t found = find_added(trie, text, length, at, &bytes, &id);
-    if (found > at) status = rest(e, text + at, found - at, error);
-    if (status == LAP_OK && bytes > 0) status = emit(e, id, error);
-    at = found + bytes;
+    size_t bytes = match_added(e, pass, text + at, length - at, &id);
+    if (bytes == 0) {
+      at++;
+      continue;
+    }
+    if (at > begin) status = cut_at_added(e, pass + 1, text + begin, at - begin, error);
+    if (status == LAP_OK) status = emit(e, id, error);
+    begin = at += bytes;
   }
+  if (status == LAP_OK && begin < length)
+    status = cut_at_added(e, pass + 1, text + begin, length - begin, error);
   return status;
 }
 
-static lap_status encode_after_first_cut(encoder *e, const char *text, size_t length, lap_error *error) {
-  return cut_at_added(e, &e->tokenizer->added[1], encode_plain, text, length, error);
-}
+/* ---- encoding -------------------------------------------------------------------------------- */
 
-lap_status lap_tokenizer_encode(const lap_tokenizer *tokenizer, const char *text, size_t length,
-                                bool parse_added, int32_t **ids, size_t *count, lap_error *error) {
+/* Encodes from a pass on: 0 as it is meant, 2 without added tokens. */
+static lap_status encode_from(encoder *e, int pass, size_t length, int32_t **ids, size_t *count,
+                              lap_error *error) {
   *ids = NULL;
   *count = 0;
   if (length > MAX_TEXT_BYTES)
     return lap_fail(error, LAP_ERROR_ARGUMENT, "tokenizer: text of %zu bytes, longer than 1 GiB", length);
-  encoder e = {.tokenizer = tokenizer};
-  lap_status status;
   void *allocated = NULL; /* never NULL on success, even for no ids */
-  status = reserve(&allocated, length / 4 + 1, &e.id_capacity, sizeof *e.ids, error);
-  e.ids = allocated;
-  if (status == LAP_OK && parse_added)
-    status = cut_at_added(&e, &tokenizer->added[0], encode_after_first_cut, text, length, error);
-  else if (status == LAP_OK)
-    status = encode_plain(&e, text, length, error);
-  free(e.piece);
-  free(e.heap);
+  lap_status status = reserve(&allocated, length / 4 + 1, &e->id_capacity, sizeof *e->ids, error);
+  e->ids = allocated;
+  if (status == LAP_OK) status = cut_at_added(e, pass, e->text, length, error);
+  free(e->piece);
+  free(e->heap);
   if (status != LAP_OK) {
-    free(e.ids);
+    free(e->ids);
     return status;
   }
-  *ids = e.ids;
-  *count = e.id_count;
+  *ids = e->ids;
+  *count = e->id_count;
   return LAP_OK;
+}
+
+lap_status lap_tokenizer_encode_merges(const lap_tokenizer *tokenizer, const char *text, size_t length,
+                                       int32_t **ids, size_t *count, lap_error *error) {
+  encoder e = {.tokenizer = tokenizer, .text = text};
+  return encode_from(&e, 2, length, ids, count, error);
+}
+
+lap_status lap_tokenizer_encode(const lap_tokenizer *tokenizer, const char *text, size_t length,
+                                bool parse_special, int32_t **ids, size_t *count, lap_error *error) {
+  const lap_range whole = {0, length};
+  encoder e = {.tokenizer = tokenizer, .text = text, .trusted = &whole, .trusted_count = parse_special};
+  return encode_from(&e, 0, length, ids, count, error);
+}
+
+static lap_status check_ranges(const lap_range *ranges, size_t count, size_t length, lap_error *error) {
+  size_t end = 0;
+  for (size_t i = 0; i < count; i++) {
+    if (ranges[i].begin > ranges[i].end || ranges[i].end > length || ranges[i].begin < end)
+      return lap_fail(error, LAP_ERROR_ARGUMENT,
+                      "tokenizer: trusted[%zu]: bytes %zu to %zu do not follow byte %zu in a text of %zu", i,
+                      ranges[i].begin, ranges[i].end, end, length);
+    end = ranges[i].end;
+  }
+  return LAP_OK;
+}
+
+/* Ranges that touch become one, so that a token may lie in several. */
+static size_t join_ranges(const lap_range *ranges, size_t count, lap_range *out) {
+  size_t joined = 0;
+  for (size_t i = 0; i < count; i++) {
+    if (joined > 0 && out[joined - 1].end == ranges[i].begin)
+      out[joined - 1].end = ranges[i].end;
+    else
+      out[joined++] = ranges[i];
+  }
+  return joined;
+}
+
+lap_status lap_tokenizer_encode_marked(const lap_tokenizer *tokenizer, const char *text, size_t length,
+                                       const lap_range *trusted, size_t trusted_count, int32_t **ids,
+                                       size_t *count, lap_error *error) {
+  *ids = NULL;
+  *count = 0;
+  lap_status status = check_ranges(trusted, trusted_count, length, error);
+  if (status != LAP_OK) return status;
+  lap_range *joined = calloc(trusted_count + 1, sizeof *joined);
+  if (!joined)
+    return lap_fail(error, LAP_ERROR_MEMORY, "tokenizer: out of memory for %zu ranges", trusted_count);
+  encoder e = {.tokenizer = tokenizer,
+               .text = text,
+               .trusted = joined,
+               .trusted_count = join_ranges(trusted, trusted_count, joined)};
+  status = encode_from(&e, 0, length, ids, count, error);
+  free(joined);
+  return status;
 }
 
 /* ---- decoding -------------------------------------------------------------------------------- */

@@ -1,10 +1,10 @@
 /* tokenizer.h: Gemma's tokenizer.json: BPE over the whole text, byte fallback, added tokens.
  *
- * Encoding: the text is cut at added tokens (longest match at each position, where the caller lets
- * them count), each piece between them is normalized (" " becomes U+2581) and merged by rank over
- * the whole piece, lowest rank first and leftmost among equals, with a heap: O(n log n), no
- * recursion. Characters without a token become their byte tokens, or unk where those are missing.
- * Decoding: U+2581 becomes a space, byte tokens become bytes, nothing is stripped.
+ * Encoding: the text is cut at added tokens (the longest that may count at each position: special ones
+ * count only in trusted text), each piece between them is normalized (" " becomes U+2581) and merged by rank
+ * over the whole piece, lowest rank first and leftmost among equals, with a heap: O(n log n), no recursion.
+ * Characters without a token become their byte tokens, or unk where those are missing. Decoding: U+2581
+ * becomes a space, byte tokens become bytes, nothing is stripped.
  *
  * Source of the rules: facts/gemma4.md section 5 and the published behaviour of the tokenizers
  * library for this file format. The object is read-only after loading and may be shared. */
@@ -23,6 +23,10 @@ lap_status lap_tokenizer_open_memory(const char *text, size_t length, const char
                                      lap_error *error);
 
 void lap_tokenizer_close(lap_tokenizer *tokenizer);
+
+/* BPE alone: no added token is sought in the text. For tests, which compare it with the definition. */
+lap_status lap_tokenizer_encode_merges(const lap_tokenizer *tokenizer, const char *text, size_t length,
+                                       int32_t **ids, size_t *count, lap_error *error);
 
 /* The rest is public: lapidary.h. */
 

@@ -772,13 +772,15 @@ static lap_status build_added_ids(reader *r) {
     token->flags |= LAP_TOKEN_ADDED | (added->special ? LAP_TOKEN_SPECIAL : 0);
     bytes[added->normalized] += token->length;
   }
-  for (int pass = 0; pass < 2; pass++)
-    if (lap_trie_init(&t->added[pass], bytes[pass], t->strings.seed, NULL) != LAP_OK)
+  for (int i = 0; i < 4; i++)
+    if (lap_trie_init(&t->added[i / 2][i % 2], bytes[i / 2], t->strings.seed, NULL) != LAP_OK)
       return no_memory_status(r);
   for (uint32_t i = 0; i < r->added_count; i++) {
     const added_token *added = &r->added[i];
-    lap_trie_add(&t->added[added->normalized], string_text(r, added->string),
-                 t->strings.tokens[added->string].length, added->id);
+    const lap_token *token = &t->strings.tokens[added->string];
+    bool special = token->flags & LAP_TOKEN_SPECIAL;
+    lap_trie_add(&t->added[added->normalized][special], string_text(r, added->string), token->length,
+                 added->id);
   }
   return LAP_OK;
 }
@@ -806,7 +808,9 @@ static lap_status unknown_token(const reader *r, uint32_t rank, const char *text
                   rank, shown(text, length), text);
 }
 
-/* Finds the tokens of the rules first..first+count-1: left parts, right parts, and what they join to. */
+/* Finds the tokens of the rules first..first+count-1: left parts, right parts, and what they join to. Where
+ * that is a special token it is -1: trusted text has none of its content left to join, other text must not
+ * arrive at it. */
 static lap_status resolve_block(const reader *r, uint32_t first, uint32_t count, lap_merge out[BLOCK]) {
   const lap_token_strings *strings = &r->tokenizer->strings;
   lap_string_query queries[3 * BLOCK];
@@ -825,7 +829,10 @@ static lap_status resolve_block(const reader *r, uint32_t first, uint32_t count,
       return unknown_token(r, first + i / 3, queries[i].text, queries[i].length);
     lap_merge *merge = &out[i / 3];
     merge->rank = (int32_t)(first + i / 3);
-    *(i % 3 == 0 ? &merge->left : i % 3 == 1 ? &merge->right : &merge->merged) = token->id;
+    if (i % 3 == 2)
+      merge->merged = token->flags & LAP_TOKEN_SPECIAL ? -1 : token->id;
+    else
+      *(i % 3 == 0 ? &merge->left : &merge->right) = token->id;
   }
   return LAP_OK;
 }
@@ -847,6 +854,7 @@ static lap_status build_merges(reader *r) {
     if (status != LAP_OK) return status;
     for (uint32_t i = 0; i < count; i++) lap_merges_prefetch(merges, block[i].left, block[i].right);
     for (uint32_t i = 0; i < count; i++) {
+      if (block[i].merged < 0) continue;
       lap_merges_set(merges, block[i]);
       note_boundary(r, &r->merges[first + i]);
     }
@@ -887,7 +895,7 @@ static lap_status build_base_ids(reader *r) {
     if (t->bytes[byte] < 0 && t->unk < 0)
       return lap_fail(r->error, LAP_ERROR_FORMAT, "%s: model.unk_token: missing, and so is byte token %s",
                       r->name, name);
-    if (byte < 128) t->ascii[byte] = vocab_id(t, &character, 1);
+    if (byte < 128) t->ascii[byte] = lap_character_id(t, &character, 1);
   }
   return LAP_OK;
 }

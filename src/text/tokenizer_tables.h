@@ -157,14 +157,25 @@ struct lap_tokenizer {
   uint32_t *by_id; /* [size]: number of the string, or UINT32_MAX for a hole */
   int32_t size;
   lap_merges merges;
-  lap_trie added[2];  /* [0]: tokens to find in the text as given, [1]: then, in what is left of it */
-  int32_t ascii[128]; /* ids of the one-byte characters, or -1 */
-  int32_t bytes[256]; /* ids of <0x00>..<0xFF>, or -1 */
-  int32_t unk;        /* or -1; then every byte has a token */
+  /* [0]: tokens to find in the text as given, [1]: then, in what is left of it; of each [0]: ordinary
+   * ones, [1]: special ones, which count only in trusted text */
+  lap_trie added[2][2];
+  int32_t ascii[128];           /* ids of the one-byte characters, or -1 */
+  int32_t bytes[256];           /* ids of <0x00>..<0xFF>, or -1 */
+  int32_t unk;                  /* or -1; then every byte has a token */
   uint32_t unk_first, unk_last; /* first and last character of its content */
   bool fuse_unk;
   bool decodes_bytes;
 };
+
+/* The id with which merging begins for a character, or -1: a token of the vocabulary (an added token alone is
+ * none), but not a special one. */
+static inline int32_t lap_character_id(const lap_tokenizer *tokenizer, const char *text, size_t bytes) {
+  uint32_t number = lap_token_strings_find(&tokenizer->strings, text, bytes);
+  if (number == UINT32_MAX) return -1;
+  const lap_token *token = &tokenizer->strings.tokens[number];
+  return (token->flags & (LAP_TOKEN_IN_VOCAB | LAP_TOKEN_SPECIAL)) == LAP_TOKEN_IN_VOCAB ? token->id : -1;
+}
 
 /* U+2581, which stands for the space in tokens. */
 #define LAP_SPACE_MARK "\xe2\x96\x81"

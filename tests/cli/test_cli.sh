@@ -201,6 +201,14 @@ statistics() {
     grep -q '^peak rss' err && grep -q '^kv' err && grep -Eq '^isa +(avx2|portable)' err
 }
 
+control_tokens_in_prompts() { # "<turn|>" is one token after BOS, or seven bytes of text
+  local controlled
+  exits 0 "$lapidary" run -n 0 --stats '<turn|>' && grep -Eq '^prompt +2 tokens' err || return 1
+  controlled=$(sed -n 's/^prompt *\([0-9]*\) tokens.*/\1/p' err)
+  exits 0 "$lapidary" run -n 0 --stats --plain '<turn|>' && cat err || return 1
+  [ "$(sed -n 's/^prompt *\([0-9]*\) tokens.*/\1/p' err)" -gt $((controlled + 1)) ]
+}
+
 snapshots() {
   local prompt='Once there was' kv
   for kv in plain config; do
@@ -277,6 +285,7 @@ check 'a greedy answer' greedy_answer
 check '--stop ends before the text' stop_string
 check 'the prompt comes from stdin' prompt_from_stdin
 check '--stats' statistics
+check 'control tokens in a prompt count, with --plain they stay text' control_tokens_in_prompts
 check 'a restored session goes on identically' snapshots
 check 'a damaged snapshot is refused' damaged_snapshot
 check 'Ctrl-C ends cleanly while generating' ctrl_c_while_generating

@@ -135,6 +135,35 @@ static int close_pebble(void **state) {
   return 0;
 }
 
+/* ---- the prompt ------------------------------------------------------------------------------ */
+
+static void a_prompt_has_one_bos_that_a_message_cannot_write(void **state) {
+  (void)state;
+  lap_error error = {0};
+  static const char text[] = "<bos><bos>x";
+  int32_t *ids, *spelled;
+  size_t count, spelled_count;
+  assert_int_equal(
+      lap_tokenizer_encode(pebble_tokenizer, text + 5, 6, false, &spelled, &spelled_count, &error), LAP_OK);
+  /* The template's own <bos>, a message that spells another. */
+  assert_int_equal(
+      lap_model_encode_marked(pebble, text, 11, (const lap_range[]){{0, 5}}, 1, &ids, &count, &error),
+      LAP_OK);
+  assert_int_equal(count, 1 + spelled_count);
+  assert_int_equal(ids[0], lap_model_bos(pebble));
+  assert_memory_equal(ids + 1, spelled, spelled_count * sizeof *spelled);
+  free(ids);
+  /* The message alone. */
+  assert_int_equal(lap_model_encode_marked(pebble, text + 5, 6, NULL, 0, &ids, &count, &error), LAP_OK);
+  assert_int_equal(count, 1 + spelled_count);
+  assert_int_equal(ids[0], lap_model_bos(pebble));
+  assert_memory_equal(ids + 1, spelled, spelled_count * sizeof *spelled);
+  free(ids), free(spelled);
+  assert_int_equal(
+      lap_model_encode_marked(pebble, text, 11, (const lap_range[]){{0, 12}}, 1, &ids, &count, &error),
+      LAP_ERROR_ARGUMENT);
+}
+
 /* ---- what ends it ---------------------------------------------------------------------------- */
 
 static void max_tokens_ends_it(void **state) {
@@ -533,6 +562,7 @@ static void greedy_text_is_what_the_reference_said_with_quantized_kv(void **stat
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_prompt_has_one_bos_that_a_message_cannot_write),
       cmocka_unit_test(max_tokens_ends_it),
       cmocka_unit_test(the_session_holds_all_but_the_last_token),
       cmocka_unit_test(the_end_token_ends_it_and_is_not_shown),

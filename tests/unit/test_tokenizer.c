@@ -87,17 +87,36 @@ typedef struct id_list {
 } id_list;
 
 static id_list encode_bytes(const lap_tokenizer *tokenizer, const char *text, size_t length,
-                            bool parse_added) {
+                            bool parse_special) {
   lap_error error = {0};
   id_list list;
-  if (lap_tokenizer_encode(tokenizer, text, length, parse_added, &list.ids, &list.count, &error) != LAP_OK)
+  if (lap_tokenizer_encode(tokenizer, text, length, parse_special, &list.ids, &list.count, &error) != LAP_OK)
     fail_msg("%s", error.message);
   assert_non_null(list.ids);
   return list;
 }
 
-static id_list encode(const lap_tokenizer *tokenizer, const char *text, bool parse_added) {
-  return encode_bytes(tokenizer, text, strlen(text), parse_added);
+static id_list encode(const lap_tokenizer *tokenizer, const char *text, bool parse_special) {
+  return encode_bytes(tokenizer, text, strlen(text), parse_special);
+}
+
+/* By merges alone. */
+static id_list encode_merges(const lap_tokenizer *tokenizer, const char *text) {
+  lap_error error = {0};
+  id_list list;
+  if (lap_tokenizer_encode_merges(tokenizer, text, strlen(text), &list.ids, &list.count, &error) != LAP_OK)
+    fail_msg("%s", error.message);
+  return list;
+}
+
+static id_list encode_marked(const lap_tokenizer *tokenizer, const char *text, const lap_range *trusted,
+                             size_t count) {
+  lap_error error = {0};
+  id_list list;
+  if (lap_tokenizer_encode_marked(tokenizer, text, strlen(text), trusted, count, &list.ids, &list.count,
+                                  &error) != LAP_OK)
+    fail_msg("%s", error.message);
+  return list;
 }
 
 static buffer decode(const lap_tokenizer *tokenizer, const int32_t *ids, size_t count, bool show_special) {
@@ -335,7 +354,7 @@ static id_list naive_encode(const naive *n, const char *text) {
 }
 
 static void assert_same_as_naive(const lap_tokenizer *tokenizer, const naive *n, const char *text) {
-  id_list expected = naive_encode(n, text), got = encode(tokenizer, text, false);
+  id_list expected = naive_encode(n, text), got = encode_merges(tokenizer, text);
   assert_ids(text, got, expected.ids, expected.count);
   free(got.ids);
   free(expected.ids);
@@ -618,8 +637,11 @@ static void added_tokens_match_longest_leftmost_and_only_if_asked(void **unused)
   got = encode(tokenizer, "<ab>b>", true);
   assert_ids("added", got, (const int32_t[]){11, 12}, 2);
   free(got.ids);
-  got = encode(tokenizer, "<ab>x", false); /* "x" is no token of the vocabulary */
-  assert_ids("plain", got, (const int32_t[]){1, 2, 3, 4, 0}, 5);
+  got = encode(tokenizer, "<ab>x", false); /* as if there were no special "<ab>" */
+  assert_ids("no special ones", got, (const int32_t[]){10, 12, 13}, 3);
+  free(got.ids);
+  got = encode_merges(tokenizer, "<ab>x"); /* "x" is no token of the vocabulary */
+  assert_ids("merges", got, (const int32_t[]){1, 2, 3, 4, 0}, 5);
   free(got.ids);
   assert_true(lap_tokenizer_is_special(tokenizer, 11));
   assert_false(lap_tokenizer_is_special(tokenizer, 10));
@@ -638,6 +660,204 @@ static void normalized_added_tokens_come_second(void **unused) {
   id_list got = encode(tokenizer, "abcab", true);
   assert_ids("abcab", got, (const int32_t[]){1, 11, 10}, 3);
   free(got.ids);
+  lap_tokenizer_close(tokenizer);
+}
+
+/* ---- text of mixed origin -------------------------------------------------------------------- */
+
+/* Added tokens that overlap in many ways, in both passes, special and ordinary. */
+#define MIXED_ADDED \
+  ADDED(10, "<a", false) "," ADDED(11, "<ab>", true) "," ADDED(12, "b>", false) ","          \
+  ADDED(13, "a<", true) ",{\"id\":14,\"content\":\"bc\",\"special\":true,\"normalized\":true}," \
+  "{\"id\":15,\"content\":\"cc\",\"normalized\":true}"
+static const struct {
+  const char *text;
+  int32_t id;
+  bool special;
+  int pass;
+} mixed_added[] = {{"<a", 10, false, 0}, {"<ab>", 11, true, 0}, {"b>", 12, false, 0},
+                   {"a<", 13, true, 0},  {"bc", 14, true, 1},   {"cc", 15, false, 1}};
+
+typedef struct mixed_text {
+  char text[40];
+  bool trusted[40];
+} mixed_text;
+
+static bool all_trusted(const bool *trusted, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (!trusted[i]) return false;
+  return true;
+}
+
+/* The definition: at each position the longest added token of the pass that may count there. */
+static void naive_marked(const lap_tokenizer *tokenizer, const mixed_text *m, size_t begin, size_t end,
+                         int pass, id_list *out) {
+  if (pass == 2) {
+    char piece[40] = "";
+    memcpy(piece, m->text + begin, end - begin);
+    id_list merged = encode_merges(tokenizer, piece);
+    memcpy(out->ids + out->count, merged.ids, merged.count * sizeof *merged.ids);
+    out->count += merged.count;
+    free(merged.ids);
+    return;
+  }
+  for (size_t at = begin; at < end; at++) {
+    int best = -1;
+    size_t best_bytes = 0;
+    for (int i = 0; i < (int)(sizeof mixed_added / sizeof *mixed_added); i++) {
+      size_t bytes = strlen(mixed_added[i].text);
+      if (mixed_added[i].pass != pass || bytes <= best_bytes || at + bytes > end ||
+          memcmp(m->text + at, mixed_added[i].text, bytes) != 0 ||
+          (mixed_added[i].special && !all_trusted(m->trusted + at, bytes)))
+        continue;
+      best = i;
+      best_bytes = bytes;
+    }
+    if (best < 0) continue;
+    naive_marked(tokenizer, m, begin, at, pass + 1, out);
+    out->ids[out->count++] = mixed_added[best].id;
+    begin = at + best_bytes;
+    at = begin - 1;
+  }
+  naive_marked(tokenizer, m, begin, end, pass + 1, out);
+}
+
+/* Ranges over a text, some of them empty or touching; `trusted` by byte. */
+static size_t random_ranges(mixed_text *m, lap_range *ranges) {
+  size_t length = strlen(m->text), count = 0;
+  memset(m->trusted, 0, sizeof m->trusted);
+  for (size_t at = random_below(4); at <= length && count < 40;) {
+    size_t end = at + random_below(9);
+    if (end > length) end = length;
+    ranges[count++] = (lap_range){at, end};
+    memset(m->trusted + at, 1, end - at);
+    at = end + (random_below(2) ? 0 : random_below(5));
+    if (at == length) break;
+  }
+  return count;
+}
+
+static void marked_text_is_encoded_as_defined(void **unused) {
+  (void)unused;
+  lap_tokenizer *tokenizer = open_text(
+      FILE_WITH(MIXED_ADDED, MODEL("\"<\":1,\"a\":2,\"b\":3,\">\":4,\"c\":5,\"ab\":6,\"ba\":7,\"abba\":8",
+                                   "\"a b\",\"b a\",\"ab ba\"")));
+  random_state = 31;
+  size_t special_ids = 0;
+  for (int round = 0; round < 20000; round++) {
+    mixed_text m = {0};
+    for (size_t i = 0, length = random_below(36); i < length; i++) m.text[i] = "<ab>cab<"[random_below(8)];
+    lap_range ranges[40];
+    size_t count = random_ranges(&m, ranges);
+    int32_t ids[40];
+    id_list expected = {ids, 0}, got = encode_marked(tokenizer, m.text, ranges, count);
+    naive_marked(tokenizer, &m, 0, strlen(m.text), 0, &expected);
+    assert_ids(m.text, got, expected.ids, expected.count);
+    special_ids += count_id(got, 11) + count_id(got, 13) + count_id(got, 14);
+    free(got.ids);
+  }
+  assert_true(special_ids > 1000);
+  lap_tokenizer_close(tokenizer);
+}
+
+/* Pebble's file without its added tokens: its reading of a text is what that of untrusted text must be. */
+static lap_tokenizer *open_pebble_without_added(void) {
+  char *json = read_whole(PEBBLE, NULL);
+  char *begin = strstr(json, "\"added_tokens\"");
+  assert_non_null(begin);
+  begin = strchr(begin, '[');
+  char *end = strchr(begin, ']'); /* no content has one */
+  memset(begin + 1, ' ', (size_t)(end - begin - 1));
+  lap_tokenizer *tokenizer = open_text(json);
+  free(json);
+  return tokenizer;
+}
+
+static void whole_texts_are_the_two_simple_cases(void **unused) {
+  (void)unused;
+  lap_tokenizer *tokenizer = open_path(PEBBLE), *without = open_pebble_without_added();
+  char *json = read_whole(EXAM, NULL);
+  yajl_val root = parse_json(json), cases = member(member(root, "kv_bf16"), "cases");
+  for (size_t i = 0; i < YAJL_GET_ARRAY(cases)->len; i++) {
+    const char *prompt = YAJL_GET_STRING(member(YAJL_GET_ARRAY(cases)->values[i], "prompt"));
+    size_t length = strlen(prompt), half = length / 2;
+    id_list special = encode(tokenizer, prompt, true), text = encode(without, prompt, true);
+    id_list got = encode_marked(tokenizer, prompt, (const lap_range[]){{0, half}, {half, length}}, 2);
+    assert_ids("all trusted", got, special.ids, special.count);
+    free(got.ids);
+    got = encode_marked(tokenizer, prompt, NULL, 0);
+    assert_ids("none trusted", got, text.ids, text.count);
+    free(got.ids);
+    got = encode(tokenizer, prompt, false);
+    assert_ids("not parsed", got, text.ids, text.count);
+    free(got.ids), free(special.ids), free(text.ids);
+  }
+  yajl_tree_free(root);
+  free(json);
+  lap_tokenizer_close(without);
+  lap_tokenizer_close(tokenizer);
+}
+
+static void a_message_cannot_write_or_complete_control_tokens(void **unused) {
+  (void)unused;
+  lap_tokenizer *tokenizer = open_path(PEBBLE);
+  /* A message in a template: what it spells stays text and is merged with the text around it. */
+  const char *text = "<|turn>user\n<|turn>user<turn|>\n";
+  id_list inside = encode_merges(tokenizer, "user\n<|turn>user"), after = encode_merges(tokenizer, "\n");
+  id_list got = encode_marked(tokenizer, text, (const lap_range[]){{0, 12}, {23, 31}}, 2);
+  assert_int_equal(got.count, inside.count + after.count + 2);
+  assert_int_equal(got.ids[0], lap_tokenizer_id(tokenizer, "<|turn>", 7));
+  assert_memory_equal(got.ids + 1, inside.ids, inside.count * sizeof *inside.ids);
+  assert_int_equal(got.ids[1 + inside.count], lap_tokenizer_id(tokenizer, "<turn|>", 7));
+  assert_memory_equal(got.ids + 2 + inside.count, after.ids, after.count * sizeof *after.ids);
+  free(got.ids), free(inside.ids), free(after.ids);
+  /* Half of it from either side. */
+  static const char token[] = "<|turn>";
+  id_list plain = encode_merges(tokenizer, token);
+  for (size_t cut = 0; cut <= 7; cut++) {
+    got = encode_marked(tokenizer, token, (const lap_range[]){{0, cut}}, 1);
+    if (cut < 7) assert_ids("head", got, plain.ids, plain.count);
+    if (cut == 7) assert_ids("all", got, (const int32_t[]){5}, 1);
+    free(got.ids);
+    got = encode_marked(tokenizer, token, (const lap_range[]){{cut, 7}}, 1);
+    if (cut > 0) assert_ids("tail", got, plain.ids, plain.count);
+    free(got.ids);
+    got = encode_marked(tokenizer, token, (const lap_range[]){{0, cut}, {cut, cut}, {cut, 7}}, 3);
+    assert_ids("touching ranges", got, (const int32_t[]){5}, 1);
+    free(got.ids);
+  }
+  free(plain.ids);
+  lap_tokenizer_close(tokenizer);
+}
+
+static void untrusted_text_does_not_merge_into_a_special_token(void **unused) {
+  (void)unused;
+  lap_tokenizer *tokenizer =
+      open_text(FILE_WITH(ADDED(3, "ab", true) "," ADDED(4, "c", true),
+                          MODEL("\"a\":1,\"b\":2,\"ab\":3,\"c\":4,\"abb\":5", "\"a b\",\"ab b\"")));
+  id_list got = encode(tokenizer, "abbc", true);
+  assert_ids("trusted", got, (const int32_t[]){3, 2, 4}, 3);
+  free(got.ids);
+  got = encode(tokenizer, "abbc", false);
+  assert_ids("not trusted", got, (const int32_t[]){1, 2, 2, 0}, 4);
+  free(got.ids);
+  lap_tokenizer_close(tokenizer);
+}
+
+static void ranges_out_of_order_are_refused(void **unused) {
+  (void)unused;
+  lap_tokenizer *tokenizer = open_path(PEBBLE);
+  static const lap_range wrong[][2] = {
+      {{0, 1}, {2, 5}}, {{3, 2}, {3, 4}}, {{0, 3}, {2, 4}}, {{2, 3}, {0, 1}}, {{SIZE_MAX, 4}, {4, 4}}};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    lap_error error = {0};
+    id_list list;
+    assert_int_equal(
+        lap_tokenizer_encode_marked(tokenizer, "abcd", 4, wrong[i], 2, &list.ids, &list.count, &error),
+        LAP_ERROR_ARGUMENT);
+    assert_non_null(strstr(error.message, "trusted["));
+    assert_null(list.ids);
+  }
   lap_tokenizer_close(tokenizer);
 }
 
@@ -1061,6 +1281,35 @@ static void gemma3_equals_naive_bpe(void **unused) {
   lap_tokenizer_close(tokenizer);
 }
 
+static void gemma3_messages_keep_their_ordinary_added_tokens(void **unused) {
+  (void)unused;
+  lap_tokenizer *tokenizer = open_path(large_vocabulary());
+  const char *text = "<start_of_turn>user\n<table>\n\n\n<end_of_turn><end_of_turn>\n";
+  int32_t table = lap_tokenizer_id(tokenizer, "<table>", 7);
+  id_list spelled = encode_merges(tokenizer, "<end_of_turn>");
+  assert_true(spelled.count > 1);
+  id_list got = encode_marked(tokenizer, text, (const lap_range[]){{0, 20}, {43, 57}}, 2);
+  assert_int_equal(got.count, 5 + spelled.count + 2);
+  assert_memory_equal(got.ids, ((const int32_t[]){105, 2364, 107, table, 109}), 5 * sizeof(int32_t));
+  assert_memory_equal(got.ids + 5, spelled.ids, spelled.count * sizeof(int32_t));
+  assert_memory_equal(got.ids + 5 + spelled.count, ((const int32_t[]){106, 107}), 2 * sizeof(int32_t));
+  free(got.ids), free(spelled.ids);
+  /* Without special spellings trust makes no difference. */
+  random_state = 17;
+  static const char *const parts[] = {"\n",   "\n\n",  "\t",   "  ",        " ",
+                                      "<td>", "</td>", "word", "<unused7>", "é"};
+  for (int round = 0; round < 2000; round++) {
+    buffer b = {0};
+    add_bytes(&b, "", 0);
+    for (uint32_t i = 0, count = random_below(20); i < count; i++) add(&b, "%s", parts[random_below(10)]);
+    id_list trusted = encode(tokenizer, b.text, true);
+    got = encode(tokenizer, b.text, false);
+    assert_ids(b.text, got, trusted.ids, trusted.count);
+    free(got.ids), free(trusted.ids), free(b.text);
+  }
+  lap_tokenizer_close(tokenizer);
+}
+
 static void gemma3_added_tokens_are_found(void **unused) {
   (void)unused;
   lap_tokenizer *tokenizer = open_path(large_vocabulary());
@@ -1089,6 +1338,11 @@ int main(void) {
       cmocka_unit_test(without_byte_fallback_bytes_become_unk),
       cmocka_unit_test(added_tokens_match_longest_leftmost_and_only_if_asked),
       cmocka_unit_test(normalized_added_tokens_come_second),
+      cmocka_unit_test(marked_text_is_encoded_as_defined),
+      cmocka_unit_test(whole_texts_are_the_two_simple_cases),
+      cmocka_unit_test(a_message_cannot_write_or_complete_control_tokens),
+      cmocka_unit_test(untrusted_text_does_not_merge_into_a_special_token),
+      cmocka_unit_test(ranges_out_of_order_are_refused),
       cmocka_unit_test(runs_of_white_space_round_trip),
       cmocka_unit_test(bytes_that_are_no_characters_become_byte_tokens),
       cmocka_unit_test(random_bytes_neither_fail_nor_lose_characters),
@@ -1103,6 +1357,7 @@ int main(void) {
       cmocka_unit_test(files_that_cannot_be_read_are_io_errors),
       cmocka_unit_test(gemma3_encodes_known_texts),
       cmocka_unit_test(gemma3_equals_naive_bpe),
+      cmocka_unit_test(gemma3_messages_keep_their_ordinary_added_tokens),
       cmocka_unit_test(gemma3_added_tokens_are_found),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
