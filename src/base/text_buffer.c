@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
   FIRST_BYTES = 1024
@@ -62,6 +63,17 @@ void lap_text_add(lap_text *text, const char *format, ...) {
   uselocale(previous);
   freelocale(plain);
   if (!done) fail(text);
+}
+
+void lap_text_append(lap_text *text, const char *bytes, size_t length) {
+  if (text->failed) return;
+  if (length >= text->capacity - text->length && !make_room(text, length)) {
+    fail(text);
+    return;
+  }
+  if (length) memcpy(text->data + text->length, bytes, length);
+  text->length += length;
+  text->data[text->length] = '\0';
 }
 
 lap_status lap_text_take(lap_text *text, char **out, size_t *length, lap_error *error) {

@@ -18,6 +18,9 @@ typedef struct lap_text {
 /* Appends as printf does. */
 void lap_text_add(lap_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Appends bytes, whatever they are. */
+void lap_text_append(lap_text *text, const char *bytes, size_t length);
+
 /* Hands the text over: `*out`, terminated and never NULL on success, is the caller's to free; `length` may
  * be NULL. In either case `text` is empty afterwards, as at the start. Errors: MEMORY. */
 lap_status lap_text_take(lap_text *text, char **out, size_t *length, lap_error *error);

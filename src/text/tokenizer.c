@@ -482,6 +482,15 @@ lap_status lap_detokenize(const lap_tokenizer *tokenizer, lap_detokenizer *state
   return status == LAP_OK ? write_content(content, token->length, &out) : status;
 }
 
+lap_status lap_detokenize_text(lap_detokenizer *state, const char *bytes, size_t count, char **text,
+                               size_t *length, size_t *capacity, lap_error *error) {
+  const output out = {text, length, capacity, error};
+  lap_status status = write_bytes(&out, "", 0);
+  for (size_t i = 0; i < count && status == LAP_OK; i++)
+    status = write_byte(state, (unsigned char)bytes[i], &out);
+  return status;
+}
+
 lap_status lap_detokenize_end(lap_detokenizer *state, char **text, size_t *length, size_t *capacity,
                               lap_error *error) {
   const output out = {text, length, capacity, error};

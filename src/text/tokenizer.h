@@ -24,6 +24,11 @@ lap_status lap_tokenizer_open_memory(const char *text, size_t length, const char
 
 void lap_tokenizer_close(lap_tokenizer *tokenizer);
 
+/* As lap_detokenize (lapidary.h), for bytes that come as text: appends the whole characters, holds back the
+ * beginning of one, and writes U+FFFD for each maximal broken part. */
+lap_status lap_detokenize_text(lap_detokenizer *state, const char *bytes, size_t count, char **text,
+                               size_t *length, size_t *capacity, lap_error *error);
+
 /* BPE alone: no added token is sought in the text. For tests, which compare it with the definition. */
 lap_status lap_tokenizer_encode_merges(const lap_tokenizer *tokenizer, const char *text, size_t length,
                                        int32_t **ids, size_t *count, lap_error *error);

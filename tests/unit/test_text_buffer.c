@@ -41,6 +41,23 @@ static void an_addition_may_have_any_length(void **state) {
   }
 }
 
+static void bytes_are_appended_as_they_are(void **state) {
+  (void)state;
+  lap_text text = {0};
+  char *taken;
+  size_t length;
+  lap_error error;
+  for (int i = 0; i < 3000; i++) {
+    lap_text_append(&text, "a\0%s", 4);
+    lap_text_append(&text, NULL, 0);
+    assert_int_equal(text.data[text.length], 0);
+  }
+  assert_int_equal(lap_text_take(&text, &taken, &length, &error), LAP_OK);
+  assert_int_equal(length, 4 * 3000);
+  for (size_t i = 0; i < length; i++) assert_int_equal(taken[i], "a\0%s"[i % 4]);
+  free(taken);
+}
+
 static void a_text_of_nothing_is_empty_and_taking_starts_anew(void **state) {
   (void)state;
   lap_error error;
@@ -101,6 +118,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(additions_follow_each_other_across_growth),
       cmocka_unit_test(an_addition_may_have_any_length),
+      cmocka_unit_test(bytes_are_appended_as_they_are),
       cmocka_unit_test(a_text_of_nothing_is_empty_and_taking_starts_anew),
       cmocka_unit_test(a_failure_is_remembered_and_reported_once),
       cmocka_unit_test(numbers_have_a_point_in_every_locale),
