@@ -4,6 +4,8 @@
  * of whatever the base instruction set has. */
 #include "cli/bench_peak.h"
 
+#include "kernels/kernels.h"
+
 enum {
   LANES = 4,
   READ_AHEAD = 2048 /* bytes: as far as the kernels' own prefetch runs */
@@ -60,7 +62,10 @@ const lap_peak lap_peak_portable = {
 
 const lap_peak *lap_peak_select(void) {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return &lap_peak_avx2;
-#endif
+  return lap_kernels_run_here(&lap_kernels_avx2) ? &lap_peak_avx2 : &lap_peak_portable;
+#elif defined(__aarch64__)
+  return &lap_peak_neon;
+#else
   return &lap_peak_portable;
+#endif
 }

@@ -35,6 +35,8 @@ typedef struct lap_peak {
 extern const lap_peak lap_peak_portable;
 #if defined(__x86_64__)
 extern const lap_peak lap_peak_avx2;
+#elif defined(__aarch64__)
+extern const lap_peak lap_peak_neon;
 #endif
 
 /* The fastest form that this processor runs, whatever LAPIDARY_ISA says: a ceiling is the machine's. */

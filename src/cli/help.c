@@ -35,7 +35,7 @@ static const term exit_codes[] = {{"0", "success"},
 static const term environment[] = {
     {"LAPIDARY_MODEL",
      "The checkpoint directory where none is named. If it is not set, the bundled model is used."},
-    {"LAPIDARY_ISA", "Forces a form of the kernels: portable or avx2. Results do not change."},
+    {"LAPIDARY_ISA", "Forces a form of the kernels: portable, avx2 or neon. Results do not change."},
     {NULL, NULL}};
 
 static const term files[] = {

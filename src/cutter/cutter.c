@@ -24,6 +24,7 @@
 
 enum {
   MAX_WORDS = 64,
+  MAX_FLAGS = 8, /* of an instruction set */
   MAX_LOG = 1 << 20,
   MAX_OBJECT = 64 << 20,
   POLL_NANOSECONDS = 10000000
@@ -218,31 +219,28 @@ static int compiler_words(char *storage, char *words[], int most) {
 
 /* $CC may hold several words. Those from the first option on come last, after ours: they win. */
 static lap_status run_compiler(const cutting *c, char *source, char *object, char *include, char *log) {
-  static char portable[] = "-DLAP_PORTABLE", avx2[] = "-mavx2", fma[] = "-mfma", f16c[] = "-mf16c";
   static char standard[] = "-std=c17", optimize[] = "-O3", pic[] = "-fPIC", shared[] = "-shared",
               contract[] = "-ffp-contract=off", math[] = "-fno-math-errno", hidden[] = "-fvisibility=hidden",
               quiet[] = "-w", output[] = "-o", library[] = "-lm", usual[] = "cc";
   const char *given = getenv("CC");
-  char *storage = strdup(given ? given : usual), *own[MAX_WORDS / 2], *words[MAX_WORDS];
-  if (!storage) return no_memory(c);
+  char *storage = strdup(given ? given : usual), *flags = strdup(c->model->kernels->flags);
+  char *own[MAX_WORDS / 2], *words[MAX_WORDS];
+  if (!storage || !flags) {
+    free(storage), free(flags);
+    return no_memory(c);
+  }
   int count = 0, used = 0, given_words = compiler_words(storage, own, MAX_WORDS / 2);
   if (given_words == 0) own[given_words++] = usual;
   do words[count++] = own[used++];
   while (used < given_words && own[used][0] != '-');
   char *const fixed[] = {standard, optimize, pic,    shared, contract, math,   hidden,
                          quiet,    include,  output, object, source,   library};
-  if (strcmp(c->model->kernels->name, "avx2") == 0) {
-    words[count++] = avx2;
-    words[count++] = fma;
-    words[count++] = f16c;
-  } else {
-    words[count++] = portable;
-  }
+  count += compiler_words(flags, words + count, MAX_FLAGS);
   for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) words[count++] = fixed[i];
   while (used < given_words) words[count++] = own[used++];
   words[count] = NULL;
   lap_status status = spawn(c, words, log);
-  free(storage);
+  free(storage), free(flags);
   return status;
 }
 

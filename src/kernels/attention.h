@@ -278,4 +278,133 @@ LAP_INLINE void lap_values_avx2(const int bits, const lap_kv_view *kv, int queri
 }
 #endif
 
+#ifdef LAP_HAVE_NEON
+LAP_INLINE float lap_softmax_block_neon(float *s, int first, int last, float *m, float *l) {
+  static const int32_t steps[] = {0, 1, 2, 3};
+  uint32x4_t live[LAP_KEY_BLOCK / 4];
+  float32x4_t best = vdupq_n_f32(*m);
+  for (int i = 0; i < LAP_KEY_BLOCK / 4; i++) {
+    int32x4_t position = vaddq_s32(vld1q_s32(steps), vdupq_n_s32(4 * i));
+    live[i] = vandq_u32(vcgeq_s32(position, vdupq_n_s32(first)), vcltq_s32(position, vdupq_n_s32(last)));
+    float32x4_t score = vld1q_f32(s + 4 * i);
+    best = vbslq_f32(vandq_u32(live[i], vcgtq_f32(score, best)), score, best); /* a NaN is passed over */
+  }
+  float top = vmaxvq_f32(best);
+  float correction = vgetq_lane_f32(lap_exp_neon(vdupq_n_f32(*m - top)), 0);
+  float32x4_t sum[4];
+  for (int k = 0; k < 4; k++) sum[k] = vdupq_n_f32(0.0f);
+  for (int i = 0; i < LAP_KEY_BLOCK / 4; i++) {
+    float32x4_t p = lap_exp_neon(vsubq_f32(vld1q_f32(s + 4 * i), vdupq_n_f32(top)));
+    p = vreinterpretq_f32_u32(vandq_u32(live[i], vreinterpretq_u32_f32(p)));
+    vst1q_f32(s + 4 * i, p);
+    sum[i % 4] = vaddq_f32(sum[i % 4], p);
+  }
+  if (*l == 0.0f) correction = 0.0f;
+  *l = lap_fma(*l, correction, lap_tree16_neon(sum));
+  *m = top;
+  return correction;
+}
+
+/* Sixteen codes from `p` (8, 16 or 32 bytes) as floats. */
+LAP_INLINE void lap_codes16_neon(const int bits, const unsigned char *p, float32x4_t c[4]) {
+  if (bits == 16) {
+    for (int h = 0; h < 2; h++) {
+      int16x8_t words = lap_i16x8_neon(p + 16 * h);
+      c[2 * h] = lap_low_floats_neon(words);
+      c[2 * h + 1] = lap_high_floats_neon(words);
+    }
+    return;
+  }
+  uint8x16_t bytes;
+  if (bits == 8) {
+    bytes = vld1q_u8(p);
+  } else {
+    uint8x8_t packed = vld1_u8(p), low = vand_u8(packed, vdup_n_u8(15)), high = vshr_n_u8(packed, 4);
+    bytes = vcombine_u8(vzip1_u8(low, high), vzip2_u8(low, high));
+  }
+  int16x8_t first = vreinterpretq_s16_u16(vmovl_u8(vget_low_u8(bytes)));
+  int16x8_t second = vreinterpretq_s16_u16(vmovl_high_u8(bytes));
+  c[0] = lap_low_floats_neon(first);
+  c[1] = lap_high_floats_neon(first);
+  c[2] = lap_low_floats_neon(second);
+  c[3] = lap_high_floats_neon(second);
+}
+
+enum {
+  LAP_VALUE_TILE = 4, /* queries whose accumulators are in registers together */
+  LAP_VALUE_COLUMNS = 16
+};
+
+/* bias_acc [groups] = fma(p[j], biases of slot + j, bias_acc) for j ascending: one lane for each group. */
+LAP_INLINE void lap_value_biases_neon(const lap_kv_view *kv, int64_t slot, int n, const float *p,
+                                      float *bias_acc) {
+  const int groups = kv->head_dim / kv->group_size;
+  const unsigned char *biases = kv->v_biases + (size_t)slot * kv->scale_bytes;
+  int g = 0;
+  for (; g + 4 <= groups; g += 4) {
+    float32x4_t sum = vld1q_f32(bias_acc + g);
+    for (int j = 0; j < n; j++)
+      sum = vfmaq_n_f32(sum, lap_f32x4_neon(biases + (size_t)j * kv->scale_bytes + 4 * g), p[j]);
+    vst1q_f32(bias_acc + g, sum);
+  }
+  for (; g < groups; g++) {
+    float sum = bias_acc[g];
+    for (int j = 0; j < n; j++)
+      sum = lap_fma(p[j], lap_load_f32(biases + (size_t)j * kv->scale_bytes + 4 * g), sum);
+    bias_acc[g] = sum;
+  }
+}
+
+/* Sixteen columns of n keys into the accumulators of `queries` queries. */
+LAP_INLINE void lap_value_columns_neon(const int bits, const int queries, const int head_dim, int n,
+                                       const unsigned char *rows, size_t row_bytes,
+                                       const float weight[][LAP_KEY_BLOCK], float *acc) {
+  float32x4_t sum[LAP_VALUE_TILE][4];
+  for (int t = 0; t < queries; t++)
+    for (int k = 0; k < 4; k++) sum[t][k] = vld1q_f32(acc + t * head_dim + 4 * k);
+  for (int j = 0; j < n; j++) {
+    float32x4_t c[4];
+    lap_codes16_neon(bits, rows + (size_t)j * row_bytes, c);
+    for (int t = 0; t < queries; t++)
+      for (int k = 0; k < 4; k++) sum[t][k] = vfmaq_n_f32(sum[t][k], c[k], weight[t][j]);
+  }
+  for (int t = 0; t < queries; t++)
+    for (int k = 0; k < 4; k++) vst1q_f32(acc + t * head_dim + 4 * k, sum[t][k]);
+}
+
+/* All columns for at most a tile of queries. */
+LAP_INLINE void lap_values_tile_neon(const int bits, const lap_kv_view *kv, int queries, int64_t slot, int n,
+                                     const float *p, float *acc) {
+  const unsigned char *rows = kv->v + (size_t)slot * kv->row_bytes;
+  float weight[LAP_VALUE_TILE][LAP_KEY_BLOCK];
+  for (int g = 0; g < kv->head_dim / kv->group_size; g++) {
+    const unsigned char *scales = kv->v_scales + (size_t)slot * kv->scale_bytes + 4 * g;
+    for (int t = 0; t < queries; t++)
+      for (int j = 0; j < n; j++)
+        weight[t][j] = p[t * LAP_KEY_BLOCK + j] * lap_load_f32(scales + (size_t)j * kv->scale_bytes);
+    for (int d = g * kv->group_size; d < (g + 1) * kv->group_size; d += LAP_VALUE_COLUMNS) {
+      const unsigned char *columns = rows + d * bits / 8;
+      if (queries == LAP_VALUE_TILE) {
+        lap_value_columns_neon(bits, LAP_VALUE_TILE, kv->head_dim, n, columns, kv->row_bytes,
+                               (const float(*)[LAP_KEY_BLOCK])weight, acc + d);
+        continue;
+      }
+      for (int t = 0; t < queries; t++)
+        lap_value_columns_neon(bits, 1, kv->head_dim, n, columns, kv->row_bytes,
+                               (const float(*)[LAP_KEY_BLOCK])weight + t, acc + t * kv->head_dim + d);
+    }
+  }
+}
+
+LAP_INLINE void lap_values_neon(const int bits, const lap_kv_view *kv, int queries, int64_t slot, int n,
+                                const float *p, float *acc, float *bias_acc) {
+  const int groups = lap_kv_bias_groups(kv);
+  for (int t = 0; t < queries && bits != 16; t++)
+    lap_value_biases_neon(kv, slot, n, p + t * LAP_KEY_BLOCK, bias_acc + t * groups);
+  for (int t = 0; t < queries; t += LAP_VALUE_TILE)
+    lap_values_tile_neon(bits, kv, queries - t < LAP_VALUE_TILE ? queries - t : LAP_VALUE_TILE, slot, n,
+                         p + t * LAP_KEY_BLOCK, acc + t * kv->head_dim);
+}
+#endif
+
 #endif

@@ -147,4 +147,68 @@ LAP_INLINE void lap_softcap_avx2(float *y, int n, float cap) {
 }
 #endif
 
+#ifdef LAP_HAVE_NEON
+/* a * b + c */
+LAP_INLINE float32x4_t lap_fma_neon(float32x4_t a, float32x4_t b, float32x4_t c) {
+  return vfmaq_f32(c, a, b);
+}
+
+/* A NaN passes through min and max here, as it does through the comparisons of the portable form. */
+LAP_INLINE float32x4_t lap_exp_neon(float32x4_t x) {
+  const float32x4_t low = vdupq_n_f32(LAP_EXP_LOW), rounder = vdupq_n_f32(LAP_ROUNDER);
+  float32x4_t bounded = vmaxq_f32(low, vminq_f32(vdupq_n_f32(LAP_EXP_HIGH), x));
+  float32x4_t shifted = lap_fma_neon(bounded, vdupq_n_f32(LAP_LOG2_E), rounder);
+  float32x4_t n = vsubq_f32(shifted, rounder);
+  float32x4_t r = lap_fma_neon(n, vdupq_n_f32(-LAP_LN2_HIGH), bounded);
+  r = lap_fma_neon(n, vdupq_n_f32(-LAP_LN2_LOW), r);
+  float32x4_t p = vdupq_n_f32(LAP_EXP_P0);
+  p = lap_fma_neon(p, r, vdupq_n_f32(LAP_EXP_P1));
+  p = lap_fma_neon(p, r, vdupq_n_f32(LAP_EXP_P2));
+  p = lap_fma_neon(p, r, vdupq_n_f32(LAP_EXP_P3));
+  p = lap_fma_neon(p, r, vdupq_n_f32(LAP_EXP_P4));
+  p = lap_fma_neon(p, r, vdupq_n_f32(LAP_EXP_P5));
+  p = vaddq_f32(lap_fma_neon(p, vmulq_f32(r, r), r), vdupq_n_f32(1.0f));
+  int32x4_t exponent = vaddq_s32(vreinterpretq_s32_f32(shifted), vdupq_n_s32(127 - 0x4b400000));
+  float32x4_t y = vmulq_f32(p, vreinterpretq_f32_s32(vshlq_n_s32(exponent, 23)));
+  return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(y), vcltq_f32(x, low)));
+}
+
+LAP_INLINE float32x4_t lap_tanh_neon(float32x4_t x) {
+  const float32x4_t one = vdupq_n_f32(1.0f);
+  float32x4_t magnitude = vabsq_f32(x), square = vmulq_f32(x, x);
+  float32x4_t p = vdupq_n_f32(LAP_TANH_P0);
+  p = lap_fma_neon(p, square, vdupq_n_f32(LAP_TANH_P1));
+  p = lap_fma_neon(p, square, vdupq_n_f32(LAP_TANH_P2));
+  p = lap_fma_neon(p, square, vdupq_n_f32(LAP_TANH_P3));
+  p = lap_fma_neon(p, square, vdupq_n_f32(LAP_TANH_P4));
+  float32x4_t near_zero = lap_fma_neon(vmulq_f32(p, square), x, x);
+  float32x4_t e = lap_exp_neon(vaddq_f32(magnitude, magnitude));
+  float32x4_t far = vsubq_f32(one, vdivq_f32(vdupq_n_f32(2.0f), vaddq_f32(e, one)));
+  far = vbslq_f32(vdupq_n_u32(0x80000000u), x, far);
+  return vbslq_f32(vcltq_f32(magnitude, vdupq_n_f32(LAP_TANH_EDGE)), near_zero, far);
+}
+
+LAP_INLINE float32x4_t lap_gelu_neon(float32x4_t x) {
+  const float32x4_t one = vdupq_n_f32(1.0f);
+  float32x4_t inner = lap_fma_neon(vmulq_f32(x, x), vdupq_n_f32(LAP_GELU_CUBE), one);
+  float32x4_t e = lap_exp_neon(vmulq_f32(vmulq_f32(x, inner), vdupq_n_f32(LAP_GELU_EDGE)));
+  return vdivq_f32(x, vaddq_f32(one, e));
+}
+
+LAP_INLINE void lap_geglu_neon(const float *gate, const float *up, int n, float *y) {
+  int i = 0;
+  for (; i + 4 <= n; i += 4)
+    vst1q_f32(y + i, vmulq_f32(lap_gelu_neon(vld1q_f32(gate + i)), vld1q_f32(up + i)));
+  lap_geglu_portable(gate + i, up + i, n - i, y + i);
+}
+
+LAP_INLINE void lap_softcap_neon(float *y, int n, float cap) {
+  const float32x4_t caps = vdupq_n_f32(cap);
+  int i = 0;
+  for (; i + 4 <= n; i += 4)
+    vst1q_f32(y + i, vmulq_f32(caps, lap_tanh_neon(vdivq_f32(vld1q_f32(y + i), caps))));
+  lap_softcap_portable(y + i, n - i, cap);
+}
+#endif
+
 #endif

@@ -68,4 +68,19 @@ LAP_INLINE __m128 lap_format_load4_avx2(lap_format format, const void *array, si
 }
 #endif
 
+#ifdef LAP_HAVE_NEON
+/* Elements i..i+3. */
+LAP_INLINE float32x4_t lap_format_load4_neon(lap_format format, const void *array, size_t i) {
+  const unsigned char *p = (const unsigned char *)array + i * lap_format_bytes(format);
+  switch (format) {
+    case LAP_FORMAT_F32:
+      return lap_f32x4_neon(p);
+    case LAP_FORMAT_F16:
+      return lap_f16x4_neon(p);
+    default:
+      return lap_bf16x4_neon(p);
+  }
+}
+#endif
+
 #endif

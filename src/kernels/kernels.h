@@ -1,6 +1,6 @@
 /* kernels.h: the operations of the forward pass, in the form that this processor runs best.
  *
- * Every table computes the same bits; LAPIDARY_ISA=portable|avx2 forces one. Shapes are row-major,
+ * Every table computes the same bits; LAPIDARY_ISA=portable|avx2|neon forces one. Shapes are row-major,
  * strides count elements unless they are called bytes. Functions allocate nothing and keep nothing. */
 #ifndef LAP_KERNELS_KERNELS_H
 #define LAP_KERNELS_KERNELS_H
@@ -14,6 +14,7 @@
 
 typedef struct lap_kernels {
   const char *name;
+  const char *flags; /* that a compiler needs for this instruction set, divided by blanks */
 
   /* x [n] -> y [n], weights w [n] or NULL. */
   void (*rms_norm)(const float *x, const float *w, int n, float eps, float *y);
@@ -65,7 +66,15 @@ typedef struct lap_kernels {
 extern const lap_kernels lap_kernels_portable;
 #if defined(__x86_64__)
 extern const lap_kernels lap_kernels_avx2;
+#elif defined(__aarch64__)
+extern const lap_kernels lap_kernels_neon;
 #endif
+
+/* The tables that there are for this kind of processor, the fastest first, ended by NULL. */
+extern const lap_kernels *const lap_kernels_built[];
+
+/* This very processor has what the table needs. */
+bool lap_kernels_run_here(const lap_kernels *kernels);
 
 /* The table for this processor, or the one that the environment variable LAPIDARY_ISA names.
  * Errors: ARGUMENT (unknown name), UNSUPPORTED (the processor lacks it). */

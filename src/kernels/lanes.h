@@ -18,17 +18,31 @@
 #include "base/bytes.h"
 
 /* A file that calls the bodies by LAP_ISA(name) is compiled once for each instruction set; the compiler's
- * flags say for which, LAP_PORTABLE asks for plain C whatever they are. */
-#if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__) && !defined(LAP_PORTABLE)
+ * flags say for which, LAP_PORTABLE asks for plain C whatever they are. LAP_ISA_FLAGS are the flags. */
+#if defined(__aarch64__) && !defined(LAP_PORTABLE)
+#define LAP_HAVE_NEON 1
+#include <arm_neon.h>
+#define LAP_ISA(name) name##_neon
+#define LAP_ISA_NAME  "neon"
+#define LAP_ISA_FLAGS ""
+#elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__) && !defined(LAP_PORTABLE)
 #define LAP_HAVE_AVX2 1
 #include <immintrin.h>
-#define LAP_ISA(name)    name##_avx2
-#define LAP_ISA_NAME     "avx2"
-#define LAP_NIBBLE_ORDER 1 /* its products with 4-bit weights read that order (quantize_row.h) */
+#define LAP_ISA(name) name##_avx2
+#define LAP_ISA_NAME  "avx2"
+#define LAP_ISA_FLAGS "-mavx2 -mfma -mf16c"
 #else
-#define LAP_ISA(name)    name##_portable
-#define LAP_ISA_NAME     "portable"
+#define LAP_ISA(name)   name##_portable
+#define LAP_ISA_NAME    "portable"
+#define LAP_IS_PORTABLE 1
+#define LAP_ISA_FLAGS   "-DLAP_PORTABLE"
+#endif
+
+/* Products with 4-bit weights read codes in nibble order (quantize_row.h), but for plain C's. */
+#ifdef LAP_IS_PORTABLE
 #define LAP_NIBBLE_ORDER 0
+#else
+#define LAP_NIBBLE_ORDER 1
 #endif
 
 #define LAP_INLINE static inline __attribute__((always_inline, unused))
@@ -78,6 +92,54 @@ LAP_INLINE __m256 lap_bf16x8_avx2(const void *p) {
 
 LAP_INLINE __m256 lap_f16x8_avx2(const void *p) {
   return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+}
+#endif
+
+#ifdef LAP_HAVE_NEON
+LAP_INLINE float lap_tree4_neon(float32x4_t l) {
+  float32x2_t half = vadd_f32(vget_low_f32(l), vget_high_f32(l));
+  return vget_lane_f32(half, 0) + vget_lane_f32(half, 1);
+}
+
+/* Lanes 0..3 in `low`, 4..7 in `high`. */
+LAP_INLINE float lap_tree8_neon(float32x4_t low, float32x4_t high) {
+  return lap_tree4_neon(vaddq_f32(low, high));
+}
+
+/* Lanes 4i..4i+3 in l[i]. */
+LAP_INLINE float lap_tree16_neon(const float32x4_t l[4]) {
+  return lap_tree8_neon(vaddq_f32(l[0], l[2]), vaddq_f32(l[1], l[3]));
+}
+
+LAP_INLINE void lap_store16_neon(float lane[LAP_LANES], const float32x4_t l[4]) {
+  for (int i = 0; i < 4; i++) vst1q_f32(lane + 4 * i, l[i]);
+}
+
+/* Loads at any alignment. */
+LAP_INLINE float32x4_t lap_f32x4_neon(const void *p) {
+  return vreinterpretq_f32_u8(vld1q_u8((const uint8_t *)p));
+}
+
+LAP_INLINE int16x8_t lap_i16x8_neon(const void *p) {
+  return vreinterpretq_s16_u8(vld1q_u8((const uint8_t *)p));
+}
+
+LAP_INLINE float32x4_t lap_bf16x4_neon(const void *p) {
+  uint16x4_t h = vreinterpret_u16_u8(vld1_u8((const uint8_t *)p));
+  return vreinterpretq_f32_u32(vshlq_n_u32(vmovl_u16(h), 16));
+}
+
+LAP_INLINE float32x4_t lap_f16x4_neon(const void *p) {
+  return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8((const uint8_t *)p)));
+}
+
+/* Eight int16, widened. */
+LAP_INLINE float32x4_t lap_low_floats_neon(int16x8_t v) {
+  return vcvtq_f32_s32(vmovl_s16(vget_low_s16(v)));
+}
+
+LAP_INLINE float32x4_t lap_high_floats_neon(int16x8_t v) {
+  return vcvtq_f32_s32(vmovl_high_s16(v));
 }
 #endif
 

@@ -93,4 +93,49 @@ LAP_INLINE void lap_matmul_dense_avx2(const lap_format format, const lap_dmatrix
 }
 #endif
 
+#ifdef LAP_HAVE_NEON
+enum {
+  LAP_D_TILE = 4
+};
+
+/* One row of W against `tokens` rows of x: y[t * y_stride]. */
+LAP_INLINE void lap_ddots_neon(const lap_format format, const int tokens, const lap_dmatrix *w, int row,
+                               const float *x, size_t x_stride, float *y, size_t y_stride) {
+  const unsigned char *p = w->weight + (size_t)row * w->row_bytes;
+  float32x4_t l[LAP_D_TILE][4];
+  for (int t = 0; t < tokens; t++)
+    for (int k = 0; k < 4; k++) l[t][k] = vdupq_n_f32(0.0f);
+  int i = 0;
+  for (; i + LAP_LANES <= w->cols; i += LAP_LANES)
+    for (int k = 0; k < 4; k++) {
+      float32x4_t a = lap_format_load4_neon(format, p, (size_t)(i + 4 * k));
+      for (int t = 0; t < tokens; t++)
+        l[t][k] = vfmaq_f32(l[t][k], vld1q_f32(x + (size_t)t * x_stride + i + 4 * k), a);
+    }
+  for (int t = 0; t < tokens; t++) {
+    float lane[LAP_LANES];
+    lap_store16_neon(lane, l[t]);
+    for (int rest = i; rest < w->cols; rest++)
+      lane[rest % LAP_LANES] = lap_fma(x[(size_t)t * x_stride + (size_t)rest],
+                                       lap_format_load(format, p, (size_t)rest), lane[rest % LAP_LANES]);
+    y[(size_t)t * y_stride] = w->cols % LAP_LANES == 0 ? lap_tree16_neon(l[t]) : lap_tree16_portable(lane);
+  }
+}
+
+/* A row of W stays in the first cache while the rows of x pass. */
+LAP_INLINE void lap_matmul_dense_neon(const lap_format format, const lap_dmatrix *w, const float *x,
+                                      size_t x_stride, int x_rows, int first, int last, float *y,
+                                      size_t y_stride) {
+  for (int r = first; r < last; r++) {
+    int t = 0;
+    for (; t + LAP_D_TILE <= x_rows; t += LAP_D_TILE)
+      lap_ddots_neon(format, LAP_D_TILE, w, r, x + (size_t)t * x_stride, x_stride,
+                     y + (size_t)t * y_stride + r, y_stride);
+    for (; t < x_rows; t++)
+      lap_ddots_neon(format, 1, w, r, x + (size_t)t * x_stride, x_stride, y + (size_t)t * y_stride + r,
+                     y_stride);
+  }
+}
+#endif
+
 #endif

@@ -79,4 +79,47 @@ LAP_INLINE void lap_matmul_int16_avx2(const lap_imatrix *w, const float *x, size
 }
 #endif
 
+#ifdef LAP_HAVE_NEON
+enum {
+  LAP_I_TILE = 4
+};
+
+/* One row of W against `tokens` rows of x: y[t * y_stride]. */
+LAP_INLINE void lap_idots_neon(const int tokens, const lap_imatrix *w, int row, const float *x,
+                               size_t x_stride, float *y, size_t y_stride) {
+  const unsigned char *codes = w->codes + (size_t)row * w->row_bytes;
+  const unsigned char *scales = w->scales + (size_t)row * w->scale_bytes;
+  float32x4_t l[LAP_I_TILE][4];
+  for (int t = 0; t < tokens; t++)
+    for (int k = 0; k < 4; k++) l[t][k] = vdupq_n_f32(0.0f);
+  for (int group = 0; group < w->cols; group += w->group_size, scales += 4) {
+    const float scale = lap_load_f32(scales);
+    for (int i = group; i < group + w->group_size; i += LAP_LANES)
+      for (int k = 0; k < 4; k += 2) {
+        int16x8_t words = lap_i16x8_neon(codes + 2 * (i + 4 * k));
+        float32x4_t a = vmulq_n_f32(lap_low_floats_neon(words), scale);
+        float32x4_t b = vmulq_n_f32(lap_high_floats_neon(words), scale);
+        for (int t = 0; t < tokens; t++) {
+          const float *v = x + (size_t)t * x_stride + i + 4 * k;
+          l[t][k] = vfmaq_f32(l[t][k], vld1q_f32(v), a);
+          l[t][k + 1] = vfmaq_f32(l[t][k + 1], vld1q_f32(v + 4), b);
+        }
+      }
+  }
+  for (int t = 0; t < tokens; t++) y[(size_t)t * y_stride] = lap_tree16_neon(l[t]);
+}
+
+LAP_INLINE void lap_matmul_int16_neon(const lap_imatrix *w, const float *x, size_t x_stride, int x_rows,
+                                      int rows, float *y, size_t y_stride) {
+  for (int r = 0; r < rows; r++) {
+    int t = 0;
+    for (; t + LAP_I_TILE <= x_rows; t += LAP_I_TILE)
+      lap_idots_neon(LAP_I_TILE, w, r, x + (size_t)t * x_stride, x_stride, y + (size_t)t * y_stride + r,
+                     y_stride);
+    for (; t < x_rows; t++)
+      lap_idots_neon(1, w, r, x + (size_t)t * x_stride, x_stride, y + (size_t)t * y_stride + r, y_stride);
+  }
+}
+#endif
+
 #endif

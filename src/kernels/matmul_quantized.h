@@ -455,4 +455,184 @@ LAP_INLINE void lap_matmul_quantized_avx2(const int bits, const int group_size, 
 }
 #endif
 
+#ifdef LAP_HAVE_NEON
+enum {
+  LAP_Q_TILE = 4,
+  LAP_Q_PREFETCH_BYTES = 2048
+};
+
+/* The 64 codes at `p` as eight vectors of 8: in nibble order for 4 bits, else in natural order. */
+LAP_INLINE void lap_load_codes64_neon(const int bits, const unsigned char *p, int16x8_t c[8]) {
+  if (bits == 4) {
+    const uint16x8_t mask = vdupq_n_u16(15);
+    __builtin_prefetch(p + LAP_Q_PREFETCH_BYTES);
+    for (int h = 0; h < 2; h++) {
+      uint16x8_t words = vreinterpretq_u16_u8(vld1q_u8(p + 16 * h));
+      c[h] = vreinterpretq_s16_u16(vandq_u16(words, mask));
+      c[2 + h] = vreinterpretq_s16_u16(vandq_u16(vshrq_n_u16(words, 4), mask));
+      c[4 + h] = vreinterpretq_s16_u16(vandq_u16(vshrq_n_u16(words, 8), mask));
+      c[6 + h] = vreinterpretq_s16_u16(vshrq_n_u16(words, 12));
+    }
+  } else if (bits == 8) {
+    __builtin_prefetch(p + LAP_Q_PREFETCH_BYTES);
+    for (int k = 0; k < 4; k++) {
+      uint8x16_t bytes = vld1q_u8(p + 16 * k);
+      c[2 * k] = vreinterpretq_s16_u16(vmovl_u8(vget_low_u8(bytes)));
+      c[2 * k + 1] = vreinterpretq_s16_u16(vmovl_high_u8(bytes));
+    }
+  } else {
+    int16_t code[64];
+    lap_unpack_codes(bits, p, 0, 64, code);
+    for (int k = 0; k < 8; k++) c[k] = vld1q_s16(code + 8 * k);
+  }
+}
+
+/* Which block of 32 of its 64 columns vector j belongs to. */
+LAP_INLINE int lap_vector_part_neon(const int bits, int j) {
+  return bits == 4 ? j % 2 : j / 4;
+}
+
+/* Four partial sums of a block: of all 64 columns, or of part 0 or 1 of them. */
+LAP_INLINE int32x4_t lap_block_dot_neon(const int bits, const int block, const int part, const int16x8_t c[8],
+                                        const int16_t *q) {
+  int32x4_t low = vdupq_n_s32(0), high = vdupq_n_s32(0);
+  for (int j = 0; j < 8; j++) {
+    if (block == 32 && lap_vector_part_neon(bits, j) != part) continue;
+    int16x8_t v = vld1q_s16(q + 8 * j);
+    low = vmlal_s16(low, vget_low_s16(c[j]), vget_low_s16(v));
+    high = vmlal_high_s16(high, c[j], v);
+  }
+  return vaddq_s32(low, high);
+}
+
+/* The dots of four blocks, in order, for each of `tokens` rows q[t] from element `at`. */
+LAP_INLINE void lap_dots4_neon(const int bits, const int block, const int tokens, const unsigned char *codes,
+                               const int16_t *const q[], size_t at, int32x4_t dot[]) {
+  const int parts = 64 / block;
+  int32x4_t sum[4][LAP_Q_TILE];
+  for (int i = 0; i < 4; i += parts) {
+    int16x8_t c[8];
+    lap_load_codes64_neon(bits, codes + i * block / 8 * bits, c);
+    for (int p = 0; p < parts; p++)
+      for (int t = 0; t < tokens; t++)
+        sum[i + p][t] = lap_block_dot_neon(bits, block, p, c, q[t] + at + i * block);
+  }
+  for (int t = 0; t < tokens; t++)
+    dot[t] = vpaddq_s32(vpaddq_s32(sum[0][t], sum[1][t]), vpaddq_s32(sum[2][t], sum[3][t]));
+}
+
+/* Scales (or biases) of blocks b..b+3, b a multiple of 4, from the row's first element `at`. */
+LAP_INLINE float32x4_t lap_scales4_neon(lap_format format, const unsigned char *array, size_t at,
+                                        const int ratio, int b) {
+  if (ratio == 1) return lap_format_load4_neon(format, array, at + (size_t)b);
+  const float first = lap_format_load(format, array, at + (size_t)(b / 2));
+  const float second = lap_format_load(format, array, at + (size_t)(b / 2 + 1));
+  return vcombine_f32(vdup_n_f32(first), vdup_n_f32(second));
+}
+
+LAP_INLINE float32x4_t lap_qblocks_add4_neon(const int bits, float32x4_t scale, float32x4_t bias,
+                                             const lap_qrow *x, int b, int32x4_t dot, float32x4_t lanes) {
+  if (bits == 8) {
+    dot = vsubq_s32(dot, vshlq_n_s32(vld1q_s32(x->sum + b), 7));
+    bias = vfmaq_n_f32(bias, scale, 128.0f);
+  }
+  lanes = vfmaq_f32(lanes, vmulq_f32(scale, vld1q_f32(x->scale + b)), vcvtq_f32_s32(dot));
+  return vfmaq_f32(lanes, bias, vld1q_f32(x->scaled_sum + b));
+}
+
+/* Blocks b..b+3 of one row of W and `tokens` rows of x into their four lanes. */
+LAP_INLINE void lap_qdots4_neon(const int bits, const int group_size, const int tokens, const lap_qmatrix *w,
+                                int row, int b, const lap_qrow x[], const int16_t *const q[],
+                                float32x4_t lanes[]) {
+  const int block = lap_block_of_group(group_size);
+  const unsigned char *codes = w->codes + (size_t)row * w->row_bytes;
+  const size_t at = (size_t)row * w->scale_stride;
+  const float32x4_t scale = lap_scales4_neon(w->format, w->scales, at, group_size / block, b);
+  const float32x4_t bias = lap_scales4_neon(w->format, w->biases, at, group_size / block, b);
+  int32x4_t dot[LAP_Q_TILE];
+  lap_dots4_neon(bits, block, tokens, codes + (size_t)(b * block / 8 * bits), q, (size_t)(b * block), dot);
+  for (int t = 0; t < tokens; t++)
+    lanes[t] = lap_qblocks_add4_neon(bits, scale, bias, &x[t], b, dot[t], lanes[t]);
+}
+
+/* The dot of block b alone: of a whole 64 columns' vectors, or element by element in the row's last 32. */
+LAP_INLINE int32_t lap_last_dot_neon(const int bits, const int block, const unsigned char *codes, int cols,
+                                     int b, const int16_t *q) {
+  const int column = b * block / 64 * 64;
+  if (column + 64 <= cols) {
+    int16x8_t c[8];
+    lap_load_codes64_neon(bits, codes + column / 8 * bits, c);
+    return vaddvq_s32(b * block == column ? lap_block_dot_neon(bits, block, 0, c, q + column)
+                                          : lap_block_dot_neon(bits, block, 1, c, q + column));
+  }
+  int16_t code[32];
+  int32_t dot = 0;
+  lap_unpack_codes(bits, codes, column, 32, code);
+  for (int i = 0; i < 32; i++) dot += (int32_t)q[column + (bits == 4 ? i % 4 * 16 + i / 4 : i)] * code[i];
+  return dot;
+}
+
+/* One row of W against `tokens` rows of x: y[t * y_stride]. */
+LAP_INLINE void lap_qdots_neon(const int bits, const int group_size, const int tokens, const lap_qmatrix *w,
+                               int row, const lap_qrow x[], const int16_t *const q[], float *y,
+                               size_t y_stride) {
+  const int block = lap_block_of_group(group_size), blocks = w->cols / block;
+  float32x4_t low[LAP_Q_TILE], high[LAP_Q_TILE];
+  for (int t = 0; t < tokens; t++) low[t] = high[t] = vdupq_n_f32(0.0f);
+  int b = 0;
+  for (; b + 8 <= blocks; b += 8) {
+    lap_qdots4_neon(bits, group_size, tokens, w, row, b, x, q, low);
+    lap_qdots4_neon(bits, group_size, tokens, w, row, b + 4, x, q, high);
+  }
+  if (b + 4 <= blocks) {
+    lap_qdots4_neon(bits, group_size, tokens, w, row, b, x, q, low);
+    b += 4;
+  }
+  for (int t = 0; t < tokens; t++) {
+    float lane[8];
+    vst1q_f32(lane, low[t]);
+    vst1q_f32(lane + 4, high[t]);
+    for (int last = b; last < blocks; last++) {
+      const size_t scale = (size_t)row * w->scale_stride + (size_t)(last * block / group_size);
+      const unsigned char *codes = w->codes + (size_t)row * w->row_bytes;
+      lap_qblock_add(bits, lap_format_load(w->format, w->scales, scale),
+                     lap_format_load(w->format, w->biases, scale), x[t].scale[last], x[t].scaled_sum[last],
+                     x[t].sum[last], lap_last_dot_neon(bits, block, codes, w->cols, last, q[t]),
+                     &lane[last % 8]);
+    }
+    y[(size_t)t * y_stride] = b == blocks ? lap_tree8_neon(low[t], high[t]) : lap_tree8_portable(lane);
+  }
+}
+
+/* Rows first..last-1 against x rows, in tiles of LAP_Q_TILE rows of x so that codes are parted once
+ * for each tile, and in strips of W that stay in the first cache levels while the tiles pass. */
+LAP_INLINE void lap_matmul_quantized_neon(const int bits, const int group_size, const lap_qmatrix *w,
+                                          const lap_qrows *x, int x_first, int x_rows, int first, int last,
+                                          float *y, size_t y_stride) {
+  enum {
+    STRIP = 32
+  };
+  for (int strip = first; strip < last; strip += STRIP) {
+    const int end = strip + STRIP < last ? strip + STRIP : last;
+    for (int t = 0, tokens; t < x_rows; t += tokens) {
+      tokens = x_rows - t >= LAP_Q_TILE ? LAP_Q_TILE : 1;
+      lap_qrow rows[LAP_Q_TILE];
+      const int16_t *q[LAP_Q_TILE];
+      for (int i = 0; i < tokens; i++) {
+        rows[i] = lap_qrows_at(x, x_first + t + i);
+        q[i] = bits == 4 ? rows[i].nibble : rows[i].q;
+      }
+      for (int r = strip; r < end; r++) {
+        float *out = y + (size_t)t * y_stride + r;
+        if (tokens == LAP_Q_TILE) {
+          lap_qdots_neon(bits, group_size, LAP_Q_TILE, w, r, rows, q, out, y_stride);
+        } else {
+          lap_qdots_neon(bits, group_size, 1, w, r, rows, q, out, y_stride);
+        }
+      }
+    }
+  }
+}
+#endif
+
 #endif

@@ -15,6 +15,10 @@
 
 #include "kernels/matmul_quantized.h"
 
+#ifndef LAP_IS_PORTABLE
+#define LAP_HAVE_WOVEN 1
+#endif
+
 enum {
   LAP_WEAVE = 8 /* rows woven together */
 };
@@ -224,13 +228,146 @@ LAP_INLINE void lap_matmul_woven_avx2(const int bits, const int group_size, cons
 }
 #endif
 
+#ifdef LAP_HAVE_NEON
+enum {
+  LAP_WOVEN_ROWS = 8, /* rows of W in a strip */
+  LAP_WOVEN_GROUPS = 4
+};
+
+/* The weights of 64 columns of a strip, unpacked, and what goes with their blocks (two, if of 32). */
+typedef struct lap_woven_strip {
+  int16_t code[LAP_WOVEN_ROWS][64];
+  float scale[LAP_WOVEN_ROWS][2], bias[LAP_WOVEN_ROWS][2];
+} lap_woven_strip;
+
+/* The eight lanes of the sums of a strip with eight rows of x. */
+typedef float lap_woven_lanes[8][LAP_WOVEN_ROWS][LAP_WEAVE];
+
+LAP_INLINE void lap_woven_unpack_neon(const int bits, const int group_size, const lap_qmatrix *w, int row,
+                                      int rows, int column, lap_woven_strip *strip) {
+  const int block = lap_block_of_group(group_size);
+  for (int r = 0; r < rows; r++) {
+    int16x8_t c[8];
+    lap_load_codes64_neon(bits, w->codes + (size_t)(row + r) * w->row_bytes + (size_t)(column / 8 * bits), c);
+    for (int k = 0; k < 8; k++) vst1q_s16(strip->code[r] + 8 * k, c[k]);
+    for (int i = 0; i < 64 / block; i++) {
+      const size_t at = (size_t)(row + r) * w->scale_stride + (size_t)((column + i * block) / group_size);
+      const float scale = lap_format_load(w->format, w->scales, at);
+      const float bias = lap_format_load(w->format, w->biases, at);
+      strip->scale[r][i] = scale;
+      strip->bias[r][i] = bits == 8 ? lap_fma(128.0f, scale, bias) : bias;
+    }
+  }
+}
+
+/* Dots of one block: `rows` rows of the strip with eight rows of x. A load that parts pairs gives a register
+ * of eight rows' even columns and one of their odd ones. */
+LAP_INLINE void lap_woven_dots_neon(const int bits, const int block, const int rows, int part,
+                                    const int16_t *code, const int16_t *x, int32x4_t dot[][2]) {
+  for (int r = 0; r < rows; r++) dot[r][0] = dot[r][1] = vdupq_n_s32(0);
+  for (int j = 0; j < 8; j++) { /* vectors of eight columns */
+    if (block == 32 && lap_vector_part_neon(bits, j) != part) continue;
+    for (int p = 4 * j; p < 4 * j + 4; p++) {
+      const int16x8x2_t v = vld2q_s16(x + 2 * LAP_WEAVE * p);
+      for (int r = 0; r < rows; r++)
+        for (int odd = 0; odd < 2; odd++) {
+          const int16_t weight = code[64 * r + 2 * p + odd];
+          dot[r][0] = vmlal_n_s16(dot[r][0], vget_low_s16(v.val[odd]), weight);
+          dot[r][1] = vmlal_high_n_s16(dot[r][1], v.val[odd], weight);
+        }
+    }
+  }
+}
+
+/* One block of `rows` rows of the strip, from `row` on, and eight rows of x into its lane. */
+LAP_INLINE void lap_woven_block_neon(const int bits, const int group_size, const int rows,
+                                     const lap_woven_strip *strip, int row, int part, const lap_qrows *x,
+                                     int group, int column, float lane[][LAP_WEAVE]) {
+  const int block = lap_block_of_group(group_size);
+  const int16_t *codes = bits == 4 ? x->nibble : x->q;
+  const size_t at = lap_woven_block_at(x->cols / block, group * LAP_WEAVE, column / block + part);
+  int32x4_t dot[LAP_WOVEN_ROWS][2];
+  lap_woven_dots_neon(bits, block, rows, part, strip->code[row],
+                      codes + lap_woven_at(x->cols, group * LAP_WEAVE, column / 2), dot);
+  for (int half = 0; half < 2; half++) {
+    const size_t place = at + (size_t)(4 * half);
+    const float32x4_t x_scale = vld1q_f32(x->scale + place), x_sum = vld1q_f32(x->scaled_sum + place);
+    for (int r = 0; r < rows; r++) {
+      float *to = lane[row + r] + 4 * half;
+      int32x4_t d = dot[r][half];
+      if (bits == 8) d = vsubq_s32(d, vshlq_n_s32(vld1q_s32(x->sum + place), 7));
+      float32x4_t l =
+          vfmaq_f32(vld1q_f32(to), vmulq_n_f32(x_scale, strip->scale[row + r][part]), vcvtq_f32_s32(d));
+      vst1q_f32(to, vfmaq_n_f32(l, x_sum, strip->bias[row + r][part]));
+    }
+  }
+}
+
+/* Row r's lanes added by halves, for eight rows of x. */
+LAP_INLINE void lap_woven_sum_neon(lap_woven_lanes lane, int r, float out[LAP_WEAVE]) {
+  for (int t = 0; t < LAP_WEAVE; t += 4) {
+    float32x4_t l[8];
+    for (int i = 0; i < 8; i++) l[i] = vld1q_f32(&lane[i][r][t]);
+    for (int half = 4; half; half /= 2)
+      for (int i = 0; i < half; i++) l[i] = vaddq_f32(l[i], l[i + half]);
+    vst1q_f32(out + t, l[0]);
+  }
+}
+
+/* A strip of rows of W, from `row` on, against `groups` times eight rows of x. */
+LAP_INLINE void lap_woven_strip_neon(const int bits, const int group_size, const lap_qmatrix *w,
+                                     const lap_qrows *x, int group, int groups, int row, int rows,
+                                     lap_woven_lanes lane[LAP_WOVEN_GROUPS]) {
+  const int parts = 64 / lap_block_of_group(group_size);
+  lap_woven_strip strip;
+  memset(lane, 0, (size_t)groups * sizeof *lane);
+  for (int column = 0; column < w->cols; column += 64) {
+    lap_woven_unpack_neon(bits, group_size, w, row, rows, column, &strip);
+    for (int g = 0; g < groups; g++)
+      for (int part = 0; part < parts; part++) {
+        float(*to)[LAP_WEAVE] = lane[g][(column / 64 * parts + part) % 8];
+        if (rows == LAP_WOVEN_ROWS) {
+          lap_woven_block_neon(bits, group_size, LAP_WOVEN_ROWS, &strip, 0, part, x, group + g, column, to);
+          continue;
+        }
+        for (int r = 0; r < rows; r++)
+          lap_woven_block_neon(bits, group_size, 1, &strip, r, part, x, group + g, column, to);
+      }
+  }
+}
+
+/* Rows first..last-1 of W against rows x_first..x_first + x_rows - 1 of x, which is woven. Tiles of x are the
+ * outer loop: one stays in the second cache while all rows of W pass. */
+LAP_INLINE void lap_matmul_woven_neon(const int bits, const int group_size, const lap_qmatrix *w,
+                                      const lap_qrows *x, int x_first, int x_rows, int first, int last,
+                                      float *y, size_t y_stride) {
+  const int end_group = (x_first + x_rows + LAP_WEAVE - 1) / LAP_WEAVE;
+  lap_woven_lanes lane[LAP_WOVEN_GROUPS];
+  for (int group = x_first / LAP_WEAVE; group < end_group; group += LAP_WOVEN_GROUPS) {
+    const int groups = end_group - group < LAP_WOVEN_GROUPS ? end_group - group : LAP_WOVEN_GROUPS;
+    for (int row = first; row < last; row += LAP_WOVEN_ROWS) {
+      const int rows = last - row < LAP_WOVEN_ROWS ? last - row : LAP_WOVEN_ROWS;
+      lap_woven_strip_neon(bits, group_size, w, x, group, groups, row, rows, lane);
+      for (int i = 0; i < groups * rows; i++) {
+        float out[LAP_WEAVE];
+        lap_woven_sum_neon(lane[i / rows], i % rows, out);
+        for (int t = 0; t < LAP_WEAVE; t++) {
+          const int at = (group + i / rows) * LAP_WEAVE + t - x_first;
+          if (at >= 0 && at < x_rows) y[(size_t)at * y_stride + (size_t)(row + i % rows)] = out[t];
+        }
+      }
+    }
+  }
+}
+#endif
+
 /* Either layout of x. */
 LAP_INLINE void lap_matmul_rows(const int bits, const int group_size, const lap_qmatrix *w,
                                 const lap_qrows *x, int x_first, int x_rows, int first, int last, float *y,
                                 size_t y_stride) {
-#ifdef LAP_HAVE_AVX2
+#ifdef LAP_HAVE_WOVEN
   if (x->woven) {
-    lap_matmul_woven_avx2(bits, group_size, w, x, x_first, x_rows, first, last, y, y_stride);
+    LAP_ISA(lap_matmul_woven)(bits, group_size, w, x, x_first, x_rows, first, last, y, y_stride);
     return;
   }
 #endif
@@ -239,7 +376,7 @@ LAP_INLINE void lap_matmul_rows(const int bits, const int group_size, const lap_
 
 /* Weaving pays from eight rows on, where the instruction set has a body for it. */
 LAP_INLINE int lap_weaves(int rows, int cols) {
-#ifdef LAP_HAVE_AVX2
+#ifdef LAP_HAVE_WOVEN
   return rows >= LAP_WEAVE && cols % 64 == 0;
 #else
   (void)rows, (void)cols;

@@ -161,4 +161,49 @@ LAP_INLINE void lap_quantize_row_avx2(const float *x, int n, int block, const la
 }
 #endif
 
+#ifdef LAP_HAVE_NEON
+LAP_INLINE uint32_t lap_amax_bits_neon(const float *v, int block) {
+  const uint32x4_t magnitude = vdupq_n_u32(0x7fffffff);
+  uint32x4_t top = vdupq_n_u32(0);
+  for (int i = 0; i < block; i += 4)
+    top = vmaxq_u32(top, vandq_u32(magnitude, vreinterpretq_u32_f32(vld1q_f32(v + i))));
+  return vmaxvq_u32(top);
+}
+
+/* Every fourth value is what a load of four interleaved arrays parts. */
+LAP_INLINE void lap_nibble_order64_neon(const int16_t *q, int16_t *nibble) {
+  for (int half = 0; half < 2; half++) {
+    int16x8x4_t parts = vld4q_s16(q + 32 * half);
+    for (int k = 0; k < 4; k++) vst1q_s16(nibble + 16 * k + 8 * half, parts.val[k]);
+  }
+}
+
+LAP_INLINE void lap_quantize_row_neon(const float *x, int n, int block, const lap_qrow *row) {
+  int padded = (n + 63) / 64 * 64;
+  for (int b = 0; b < n / block; b++) {
+    const float *v = x + (size_t)b * block;
+    int16_t *q = row->q + (size_t)b * block;
+    float scale, inverse;
+    int32_t sum = 0;
+    if (lap_qblock_scale(lap_amax_bits_neon(v, block), &scale, &inverse)) {
+      int32x4_t sums = vdupq_n_s32(0);
+      for (int i = 0; i < block; i += 8) {
+        /* Rounds to nearest even, as adding and subtracting 1.5 * 2^23 does. */
+        int32x4_t low = vcvtnq_s32_f32(vmulq_n_f32(vld1q_f32(v + i), inverse));
+        int32x4_t high = vcvtnq_s32_f32(vmulq_n_f32(vld1q_f32(v + i + 4), inverse));
+        vst1q_s16(q + i, vmovn_high_s32(vmovn_s32(low), high));
+        sums = vaddq_s32(sums, vaddq_s32(low, high));
+      }
+      sum = vaddvq_s32(sums);
+    } else {
+      memset(q, 0, (size_t)block * sizeof *q);
+    }
+    lap_qblock_finish(row, b, scale, sum);
+  }
+  memset(row->q + n, 0, (size_t)(padded - n) * sizeof *row->q);
+  if (row->nibble)
+    for (int base = 0; base < padded; base += 64) lap_nibble_order64_neon(row->q + base, row->nibble + base);
+}
+#endif
+
 #endif

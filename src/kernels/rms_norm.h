@@ -53,4 +53,31 @@ LAP_INLINE void lap_rms_norm_avx2(const float *x, const float *w, int n, float e
 }
 #endif
 
+#ifdef LAP_HAVE_NEON
+LAP_INLINE float lap_square_sum_neon(const float *x, int n) {
+  float32x4_t l[4];
+  for (int k = 0; k < 4; k++) l[k] = vdupq_n_f32(0.0f);
+  int i = 0;
+  for (; i + LAP_LANES <= n; i += LAP_LANES)
+    for (int k = 0; k < 4; k++) {
+      float32x4_t v = vld1q_f32(x + i + 4 * k);
+      l[k] = vfmaq_f32(l[k], v, v);
+    }
+  if (n % LAP_LANES == 0) return lap_tree16_neon(l);
+  float lane[LAP_LANES];
+  lap_store16_neon(lane, l);
+  for (; i < n; i++) lane[i % LAP_LANES] = lap_fma(x[i], x[i], lane[i % LAP_LANES]);
+  return lap_tree16_portable(lane);
+}
+
+LAP_INLINE void lap_rms_norm_neon(const float *x, const float *w, int n, float eps, float *y) {
+  float r = lap_rms_factor(lap_square_sum_neon(x, n), n, eps);
+  if (w) {
+    for (int i = 0; i < n; i++) y[i] = x[i] * r * w[i];
+  } else {
+    for (int i = 0; i < n; i++) y[i] = x[i] * r;
+  }
+}
+#endif
+
 #endif

@@ -3,25 +3,41 @@
 
 #include "kernels/kernels.h"
 
-static bool processor_has_avx2(void) {
+const lap_kernels *const lap_kernels_built[] = {
+#if defined(__x86_64__)
+    &lap_kernels_avx2,
+#elif defined(__aarch64__)
+    &lap_kernels_neon, /* every processor of this kind has it */
+#endif
+    &lap_kernels_portable,
+    NULL,
+};
+
+bool lap_kernels_run_here(const lap_kernels *kernels) {
 #if defined(__x86_64__)
   /* Every processor with AVX2 and FMA has F16C, which clang 14 cannot be asked for. */
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-#else
-  return false;
+  if (kernels == &lap_kernels_avx2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 #endif
+  (void)kernels;
+  return true;
+}
+
+/* Of any processor. */
+static bool is_name(const char *name) {
+  static const char *const names[] = {"portable", "avx2", "neon"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (strcmp(name, names[i]) == 0) return true;
+  return false;
 }
 
 lap_status lap_kernels_select(const lap_kernels **out, lap_error *error) {
   const char *name = getenv("LAPIDARY_ISA");
-  *out = &lap_kernels_portable;
-  if (name && strcmp(name, "portable") == 0) return LAP_OK;
-  if (name && *name && strcmp(name, "avx2") != 0)
-    return lap_fail(error, LAP_ERROR_ARGUMENT, "LAPIDARY_ISA: '%s' is not one of portable, avx2", name);
-#if defined(__x86_64__)
-  if (processor_has_avx2()) *out = &lap_kernels_avx2;
-#endif
-  if (name && *name && *out == &lap_kernels_portable)
-    return lap_fail(error, LAP_ERROR_UNSUPPORTED, "LAPIDARY_ISA: this processor has no %s", name);
-  return LAP_OK;
+  if (name && !*name) name = NULL;
+  for (int i = 0; lap_kernels_built[i]; i++) {
+    *out = lap_kernels_built[i];
+    if (lap_kernels_run_here(*out) && (!name || strcmp(name, (*out)->name) == 0)) return LAP_OK;
+  }
+  if (!is_name(name)) /* without one, the portable table was given */
+    return lap_fail(error, LAP_ERROR_ARGUMENT, "LAPIDARY_ISA: '%s' is not one of portable, avx2, neon", name);
+  return lap_fail(error, LAP_ERROR_UNSUPPORTED, "LAPIDARY_ISA: this processor has no %s", name);
 }

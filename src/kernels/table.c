@@ -15,7 +15,7 @@ static void quantize_row(const float *x, int n, int block, const lap_qrow *row) 
   lap_quantize_row_general(x, n, block, row);
 }
 
-#ifdef LAP_HAVE_AVX2
+#ifdef LAP_HAVE_WOVEN
 static void quantize_woven(const float *x, int n, int block, const lap_qrows *rows, int row) {
   lap_quantize_columns(x, 0, n, block, rows, row);
 }
@@ -87,9 +87,10 @@ static void kv_write(int bits, int group_size, int head_dim, int kv_heads, const
 
 const lap_kernels LAP_ISA(lap_kernels) = {
     .name = LAP_ISA_NAME,
+    .flags = LAP_ISA_FLAGS,
     .rms_norm = rms_norm,
     .quantize_row = quantize_row,
-#ifdef LAP_HAVE_AVX2
+#ifdef LAP_HAVE_WOVEN
     .quantize_woven = quantize_woven,
 #endif
     .matmul_quantized = matmul_quantized,

@@ -8,6 +8,8 @@
 extern const lap_forward_code lap_monolith_portable;
 #if defined(__x86_64__)
 extern const lap_forward_code lap_monolith_avx2;
+#elif defined(__aarch64__)
+extern const lap_forward_code lap_monolith_neon;
 #endif
 
 #endif

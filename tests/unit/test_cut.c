@@ -524,7 +524,7 @@ static const struct {
     {"a prompt longer than the window in one chunk", "where rows leave early"},
 };
 
-static void compile_faulty(const char *isa) {
+static void compile_faulty(const char *flags) {
   lap_error error;
   char *source;
   size_t length, bytes;
@@ -539,7 +539,7 @@ static void compile_faulty(const char *isa) {
   run_command(
       path_of("$CC %s -std=c17 -fPIC -shared -ffp-contract=off -fno-math-errno "
               "-fvisibility=hidden -w -I" SOURCE_DIR "/src -o %s/cut.so %s/cut.c -lm",
-              strcmp(isa, "avx2") == 0 ? "-mavx2 -mfma -mf16c" : "-DLAP_PORTABLE", work, work));
+              flags, work, work));
   unsigned char *object = read_all(path_of("%s/cut.so", work), &bytes);
   object = realloc(object, bytes + LAP_CUT_SEAL_BYTES);
   assert_non_null(object);
@@ -558,7 +558,7 @@ static void the_gate_finds_a_wrong_cut_and_names_the_layer(void **state) {
   setenv("XDG_CACHE_HOME", stored.cache, 1);
   setenv("LAPIDARY_TEST_FAULT", "0", 1);
   lap_model *right = open_model(PEBBLE, LAP_KV_PLAIN);
-  compile_faulty(right->kernels->name);
+  compile_faulty(right->kernels->flags);
   lap_model *model = open_model(PEBBLE, LAP_KV_PLAIN);
   assert_true(lap_model_cut(model).available);
   assert_ptr_not_equal(model->cut.code, right->cut.code);

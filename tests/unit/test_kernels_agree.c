@@ -4,15 +4,8 @@
 #include "kernels/kernels.h"
 #include "support/check.h"
 
-#if defined(__x86_64__)
-static const lap_kernels *const forms[] = {&lap_kernels_avx2};
-#else
-static const lap_kernels *const forms[] = {&lap_kernels_portable};
-#endif
-enum {
-  FORMS = sizeof forms / sizeof forms[0]
-};
-
+/* All that are built but the portable one, which is the last. */
+static const lap_kernels *const *const forms = lap_kernels_built;
 static const lap_kernels *const reference = &lap_kernels_portable;
 
 static float *random_row(random_source *source, int n) {
@@ -35,19 +28,11 @@ static unsigned char *random_scales(random_source *source, size_t n, lap_format 
   return scales;
 }
 
-static bool skip_form(const lap_kernels *form) {
-#if defined(__x86_64__)
-  return form == &lap_kernels_avx2 && !__builtin_cpu_supports("avx2");
-#else
-  return form == reference;
-#endif
-}
-
 static void rows_have_equal_bits_in_every_form(void **state) {
   (void)state;
   random_source source = {1};
-  for (int f = 0; f < FORMS; f++) {
-    if (skip_form(forms[f])) continue;
+  for (int f = 0; forms[f] != reference; f++) {
+    if (!lap_kernels_run_here(forms[f])) continue;
     for (int trial = 0; trial < 300; trial++) {
       int n = 1 + random_below(&source, 700);
       float *x = random_row(&source, n), *w = random_row(&source, n);
@@ -80,20 +65,20 @@ static void exponential_edges_have_equal_bits(void **state) {
   enum {
     N = sizeof edges / sizeof edges[0]
   };
-  for (int f = 0; f < FORMS; f++) {
-    if (skip_form(forms[f])) continue;
+  for (int f = 0; forms[f] != reference; f++) {
+    if (!lap_kernels_run_here(forms[f])) continue;
     for (int i = 0; i < N; i++) {
-      /* eight copies, so that the vector part runs; y = 1 keeps gelu itself */
-      float x[8], one[8], a[8], b[8];
-      for (int j = 0; j < 8; j++) x[j] = edges[i], one[j] = 1.0f;
-      reference->geglu(x, one, 8, a);
-      forms[f]->geglu(x, one, 8, b);
-      for (int j = 0; j < 8; j++)
+      /* copies, so that the vector part runs; y = 1 keeps gelu itself */
+      float x[16], one[16], a[16], b[16];
+      for (int j = 0; j < 16; j++) x[j] = edges[i], one[j] = 1.0f;
+      reference->geglu(x, one, 16, a);
+      forms[f]->geglu(x, one, 16, b);
+      for (int j = 0; j < 16; j++)
         assert_true(lap_f32_bits(a[j]) == lap_f32_bits(b[j]) || (isnan(a[j]) && isnan(b[j])));
       memcpy(a, x, sizeof x), memcpy(b, x, sizeof x);
-      reference->softcap(a, 8, 30.0f);
-      forms[f]->softcap(b, 8, 30.0f);
-      for (int j = 0; j < 8; j++)
+      reference->softcap(a, 16, 30.0f);
+      forms[f]->softcap(b, 16, 30.0f);
+      for (int j = 0; j < 16; j++)
         assert_true(lap_f32_bits(a[j]) == lap_f32_bits(b[j]) || (isnan(a[j]) && isnan(b[j])));
     }
   }
@@ -129,8 +114,8 @@ static void release(quantized_rows *r) {
 static void quantized_rows_have_equal_bits_in_every_form(void **state) {
   (void)state;
   random_source source = {2};
-  for (int f = 0; f < FORMS; f++) {
-    if (skip_form(forms[f])) continue;
+  for (int f = 0; forms[f] != reference; f++) {
+    if (!lap_kernels_run_here(forms[f])) continue;
     for (int trial = 0; trial < 200; trial++) {
       int block = trial % 2 ? 64 : 32, n = block * (1 + random_below(&source, 20));
       float *x = random_row(&source, n);
@@ -158,8 +143,8 @@ static void quantized_products_have_equal_bits_in_every_form(void **state) {
   (void)state;
   static const int widths[] = {2, 3, 4, 5, 6, 8}, groups[] = {32, 64, 128};
   random_source source = {3};
-  for (int f = 0; f < FORMS; f++) {
-    if (skip_form(forms[f])) continue;
+  for (int f = 0; forms[f] != reference; f++) {
+    if (!lap_kernels_run_here(forms[f])) continue;
     for (int trial = 0; trial < 400; trial++) {
       int bits = widths[random_below(&source, 6)], group = groups[random_below(&source, 3)];
       int cols = group * (1 + random_below(&source, 20)), rows = 1 + random_below(&source, 40);
@@ -196,8 +181,8 @@ static void woven_products_have_equal_bits(void **state) {
   (void)state;
   static const int widths[] = {2, 3, 4, 5, 6, 8}, groups[] = {32, 64, 128};
   random_source source = {7};
-  for (int f = 0; f < FORMS; f++) {
-    if (skip_form(forms[f]) || !forms[f]->quantize_woven) continue;
+  for (int f = 0; forms[f] != reference; f++) {
+    if (!lap_kernels_run_here(forms[f])) continue;
     for (int trial = 0; trial < 300; trial++) {
       int bits = widths[random_below(&source, 6)], group = groups[random_below(&source, 3)];
       int block = group < 64 ? group : 64, cols = 128 * (1 + random_below(&source, 9));
@@ -242,8 +227,8 @@ static void woven_products_have_equal_bits(void **state) {
 static void dense_products_have_equal_bits_in_every_form(void **state) {
   (void)state;
   random_source source = {4};
-  for (int f = 0; f < FORMS; f++) {
-    if (skip_form(forms[f])) continue;
+  for (int f = 0; forms[f] != reference; f++) {
+    if (!lap_kernels_run_here(forms[f])) continue;
     for (int trial = 0; trial < 200; trial++) {
       lap_format format = (lap_format)random_below(&source, 3);
       int cols = 1 + random_below(&source, 300), rows = 1 + random_below(&source, 30);
@@ -267,8 +252,8 @@ static void dense_products_have_equal_bits_in_every_form(void **state) {
 static void attention_has_equal_bits_in_every_form_and_company(void **state) {
   (void)state;
   random_source source = {5};
-  for (int f = 0; f < FORMS; f++) {
-    if (skip_form(forms[f])) continue;
+  for (int f = 0; forms[f] != reference; f++) {
+    if (!lap_kernels_run_here(forms[f])) continue;
     for (int trial = 0; trial < 60; trial++) {
       static const int kinds[] = {4, 8, 16};
       int bits = kinds[trial % 3], head_dim = 32 * (1 + random_below(&source, 4));
@@ -325,8 +310,58 @@ static void attention_has_equal_bits_in_every_form_and_company(void **state) {
   }
 }
 
+/* Which forms the other tests compare: all that are built, and it is said which this processor cannot run. */
+static void every_form_that_is_built_runs_here(void **state) {
+  (void)state;
+  int compared = 0, left_out = 0;
+  for (int f = 0; forms[f] != reference; f++) {
+    const bool runs = lap_kernels_run_here(forms[f]);
+    print_message("%s: %s\n", forms[f]->name, runs ? "compared" : "NOT COMPARED, this processor lacks it");
+    compared += runs, left_out += !runs;
+  }
+  if (left_out) skip();
+#if defined(__x86_64__) || defined(__aarch64__)
+  assert_true(compared > 0);
+#endif
+}
+
+static void the_environment_names_a_form_and_a_wrong_name_is_an_error(void **state) {
+  (void)state;
+  static const char *const names[] = {"portable", "avx2", "neon"};
+  static const char *const wrong[] = {"avx", "avx2 ", "AVX2", "portable,avx2", "best"};
+  const lap_kernels *kernels, *best = NULL;
+  lap_error error;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    const lap_kernels *named = NULL;
+    for (int f = 0; forms[f]; f++) {
+      if (!lap_kernels_run_here(forms[f])) continue;
+      if (!best) best = forms[f];
+      if (strcmp(forms[f]->name, names[i]) == 0) named = forms[f];
+    }
+    setenv("LAPIDARY_ISA", names[i], 1);
+    assert_int_equal(lap_kernels_select(&kernels, &error), named ? LAP_OK : LAP_ERROR_UNSUPPORTED);
+    if (named)
+      assert_ptr_equal(kernels, named);
+    else
+      assert_non_null(strstr(error.message, path_of("LAPIDARY_ISA: this processor has no %s", names[i])));
+  }
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    setenv("LAPIDARY_ISA", wrong[i], 1);
+    assert_int_equal(lap_kernels_select(&kernels, &error), LAP_ERROR_ARGUMENT);
+    assert_non_null(strstr(error.message, path_of("LAPIDARY_ISA: '%s' is not one of", wrong[i])));
+  }
+  setenv("LAPIDARY_ISA", "", 1);
+  expect_ok(lap_kernels_select(&kernels, &error), &error);
+  assert_ptr_equal(kernels, best);
+  unsetenv("LAPIDARY_ISA");
+  expect_ok(lap_kernels_select(&kernels, &error), &error);
+  assert_ptr_equal(kernels, best);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_form_that_is_built_runs_here),
+      cmocka_unit_test(the_environment_names_a_form_and_a_wrong_name_is_an_error),
       cmocka_unit_test(rows_have_equal_bits_in_every_form),
       cmocka_unit_test(exponential_edges_have_equal_bits),
       cmocka_unit_test(quantized_rows_have_equal_bits_in_every_form),
