@@ -123,11 +123,16 @@ static int64_t grown(int64_t capacity, int64_t needed) {
   return (target + FIRST_STEP - 1) / FIRST_STEP * FIRST_STEP;
 }
 
-/* Makes the capacity at least `needed`, and at most `limit` >= needed where it has to grow. */
+/* The capacity that makes room for `needed`: at most `limit` >= needed where it has to grow. */
+static int64_t room_for(int64_t capacity, int64_t needed, int64_t limit) {
+  if (needed <= capacity) return capacity;
+  int64_t target = grown(capacity, needed);
+  return target < limit ? target : limit;
+}
+
 static lap_status make_room(lap_cache *cache, int64_t needed, int64_t limit, lap_error *error) {
-  if (needed <= cache->memory.capacity) return LAP_OK;
-  int64_t target = grown(cache->memory.capacity, needed);
-  return resize(cache, target < limit ? target : limit, error);
+  int64_t capacity = room_for(cache->memory.capacity, needed, limit);
+  return capacity == cache->memory.capacity ? LAP_OK : resize(cache, capacity, error);
 }
 
 /* The first of `count` new positions sees window - 1 before it; the last must not overwrite them. */
@@ -140,9 +145,15 @@ size_t lap_cache_most_bytes(const lap_cache_shape *shape, int64_t length, int64_
   return (size_t)(most < limit ? most : limit) * lap_cache_position_bytes(shape);
 }
 
+int64_t lap_cache_capacity_for(const lap_cache_shape *shape, int64_t capacity, int64_t length,
+                               int64_t count) {
+  int64_t needed = length + count, limit = capacity_limit(shape, count);
+  return room_for(capacity, needed < limit ? needed : limit, limit);
+}
+
 lap_status lap_cache_reserve(lap_cache *cache, int64_t count, lap_error *error) {
-  int64_t needed = cache->length + count, limit = capacity_limit(&cache->shape, count);
-  return make_room(cache, needed < limit ? needed : limit, limit, error);
+  int64_t capacity = lap_cache_capacity_for(&cache->shape, cache->memory.capacity, cache->length, count);
+  return capacity == cache->memory.capacity ? LAP_OK : resize(cache, capacity, error);
 }
 
 void lap_cache_write(lap_cache *cache, const lap_kernels *kernels, int64_t position, int kv_head,

@@ -48,6 +48,10 @@ size_t lap_cache_position_bytes(const lap_cache_shape *shape);
 /* An upper bound of lap_cache_bytes for a cache that grows to `length` by reservations of at most `count`. */
 size_t lap_cache_most_bytes(const lap_cache_shape *shape, int64_t length, int64_t count);
 
+/* The capacity, in positions, that a cache of `capacity` which holds `length` has after lap_cache_reserve of
+ * `count` more: so that memory can be foreseen without a cache. */
+int64_t lap_cache_capacity_for(const lap_cache_shape *shape, int64_t capacity, int64_t length, int64_t count);
+
 /* Makes room for the next `count` positions, so that writing them cannot fail. What is stored stays
  * readable until lap_cache_commit; on failure nothing has changed. Errors: MEMORY. */
 lap_status lap_cache_reserve(lap_cache *cache, int64_t count, lap_error *error);

@@ -56,6 +56,23 @@ size_t lap_kv_bytes(const lap_kv *kv) {
   return bytes;
 }
 
+void lap_kv_foresee(const lap_plan *plan, lap_kv_forecast *forecast, int64_t count) {
+  for (int i = 0; i < plan->layers; i++) {
+    const lap_layer *layer = &plan->layer[i];
+    if (layer->sharer) continue;
+    const lap_cache_shape shape = shape_of(layer, false);
+    const uint64_t position_bytes = lap_cache_position_bytes(&shape);
+    int64_t *held = &forecast->capacity[layer->cache];
+    int64_t capacity = lap_cache_capacity_for(&shape, *held, forecast->length, count);
+    if (capacity == *held) continue;
+    uint64_t both = forecast->bytes + (uint64_t)capacity * position_bytes;
+    if (both > forecast->peak_bytes) forecast->peak_bytes = both;
+    forecast->bytes = both - (uint64_t)*held * position_bytes;
+    *held = capacity;
+  }
+  forecast->length += count;
+}
+
 lap_status lap_kv_reserve(lap_kv *kv, int64_t count, lap_error *error) {
   for (int i = 0; i < kv->caches; i++) {
     lap_status status = lap_cache_reserve(kv->cache[i], count, error);

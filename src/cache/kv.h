@@ -22,6 +22,18 @@ void lap_kv_destroy(lap_kv *kv);
 int64_t lap_kv_length(const lap_kv *kv);
 size_t lap_kv_bytes(const lap_kv *kv);
 
+/* What the caches of a sequence will take, without making them. All zero: an empty sequence. */
+typedef struct lap_kv_forecast {
+  int64_t length;      /* positions */
+  uint64_t bytes;      /* lap_kv_bytes */
+  uint64_t peak_bytes; /* the most so far: a cache that grows holds its old memory beside the new */
+  int64_t capacity[LAP_MAX_LAYERS]; /* by lap_layer.cache */
+} lap_kv_forecast;
+
+/* What lap_kv_reserve and lap_kv_commit of `count` positions do to the caches that lap_kv_create(plan) makes.
+ */
+void lap_kv_foresee(const lap_plan *plan, lap_kv_forecast *forecast, int64_t count);
+
 lap_status lap_kv_reserve(lap_kv *kv, int64_t count, lap_error *error);
 void lap_kv_commit(lap_kv *kv, int64_t count);
 

@@ -59,6 +59,8 @@ lap_plan_sizes lap_plan_measure(const lap_plan *plan) {
   lap_plan_sizes sizes = {0};
   add_table(&plan->embed, &sizes);
   add_table(&plan->embed_per_layer, &sizes);
+  sizes.tables =
+      lap_linear_bytes(&plan->embed_per_layer) + (plan->tied_head ? 0 : lap_linear_bytes(&plan->embed));
   uint64_t head = lap_linear_bytes(&plan->head);
   uint64_t always = lap_linear_bytes(&plan->per_layer_projection) + vector_bytes(&plan->final_norm) +
                     vector_bytes(&plan->per_layer_norm);

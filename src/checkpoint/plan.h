@@ -145,10 +145,12 @@ uint64_t lap_linear_bytes(const lap_linear *linear);
 
 /* Sums over the plan, in bytes. */
 typedef struct lap_plan_sizes {
-  uint64_t weights;              /* every tensor that the plan uses */
-  uint64_t decode;               /* weights read for one decoded token: all layers, head, one row of each
-                                    table, top_k of the experts */
-  uint64_t kv_per_token_full;    /* growth of the full layers' caches for each token */
+  uint64_t weights;           /* every tensor that the plan uses */
+  uint64_t tables;            /* of these, tables of which a token reads one row and nothing else: per-layer
+                                 embeddings, and the embedding where the head has weights of its own */
+  uint64_t decode;            /* weights read for one decoded token: all layers, head, one row of each
+                                 table, top_k of the experts */
+  uint64_t kv_per_token_full; /* growth of the full layers' caches for each token */
   uint64_t kv_per_token_sliding; /* of the sliding layers' caches until their window is full */
 } lap_plan_sizes;
 

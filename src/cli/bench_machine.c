@@ -110,6 +110,16 @@ lap_status lap_machine_observe(lap_machine *machine, int threads, double rates[L
   return LAP_OK;
 }
 
+lap_status lap_machine_observe_reads(const lap_machine *machine, int threads, int rounds, lap_sample *rates,
+                                     lap_error *error) {
+  lap_pool *pool;
+  lap_status status = lap_pool_create(threads, &pool, error);
+  if (status != LAP_OK) return status;
+  for (int i = 0; i < rounds; i++) lap_sample_add(rates, measure(machine, LAP_CEILING_READ, pool));
+  lap_pool_destroy(pool);
+  return LAP_OK;
+}
+
 lap_status lap_machine_survey(lap_machine *machine, int rounds, lap_error *error) {
   double rates[LAP_CEILINGS];
   for (int round = 0; round < rounds; round++)

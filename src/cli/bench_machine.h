@@ -40,6 +40,11 @@ void lap_machine_close(lap_machine *machine);
 lap_status lap_machine_observe(lap_machine *machine, int threads, double rates[LAP_CEILINGS],
                                lap_error *error);
 
+/* Measures reading alone, `rounds` times with so many threads, and adds what it finds to `rates`. Errors: as
+ * above. */
+lap_status lap_machine_observe_reads(const lap_machine *machine, int threads, int rounds, lap_sample *rates,
+                                     lap_error *error);
+
 /* The first look: 1..thread_counts threads, `rounds` times in turns. Errors: as above, and STATE when
  * interrupted. */
 lap_status lap_machine_survey(lap_machine *machine, int rounds, lap_error *error);

@@ -54,12 +54,14 @@ static const term examples[] = {
     {"lapidary run -n 0 --save long.snapshot - < long.txt", "Evaluate a prompt once and keep the result."},
     {"lapidary run --restore long.snapshot 'In short,'", "Continue from there."},
     {"lapidary logits DIR --ids 2,315,439 --all --out logits.npy", "All logits as a NumPy array [3, vocab]."},
+    {"lapidary fit DIR --ctx 32768", "Whether it fits into memory, and how fast it can be at most."},
     {"lapidary bench -m DIR --depth 0,4096 --svg rates.svg", "How fast, against what the machine can do."},
     {NULL, NULL}};
 
 const lap_verb *const lap_verbs[] = {
-    &lap_verb_run,   &lap_verb_tokenize, &lap_verb_inspect, &lap_verb_logits, &lap_verb_cut,
-    &lap_verb_check, &lap_verb_bench,    &lap_verb_forge,   &lap_verb_help,   NULL};
+    &lap_verb_run, &lap_verb_tokenize, &lap_verb_inspect, &lap_verb_fit,   &lap_verb_logits,
+    &lap_verb_cut, &lap_verb_check,    &lap_verb_bench,   &lap_verb_forge, &lap_verb_help,
+    NULL};
 
 static const lap_option common_options[] = {
     {.kind = LAP_OPTION_FLAG, .letter = 'h', .name = "help", .help = "Show this help."}, {0}};

@@ -6,8 +6,7 @@
 #include "cli/inspect_print.h"
 #include "cli/options.h"
 #include "cli/support.h"
-#include "cut/generate.h"
-#include "kernels/kernels.h"
+#include "model/model.h"
 
 typedef struct settings {
   bool json;
@@ -36,15 +35,6 @@ static const lap_option options[] = {
              "or 4 bits."},
     {0}};
 
-static lap_status find_cut(const lap_plan *plan, lap_found_cut *cut, lap_error *error) {
-  const lap_kernels *kernels;
-  *cut = (lap_found_cut){0};
-  lap_status status = lap_kernels_select(&kernels, error);
-  if (status == LAP_OK) status = lap_cut_fingerprint(plan, cut->fingerprint, error);
-  if (status == LAP_OK) lap_registry_find(kernels->name, cut);
-  return status;
-}
-
 static lap_status print_plan(const char *directory, const settings *chosen, lap_error *error) {
   lap_tensors *tensors;
   lap_plan *plan = NULL;
@@ -52,7 +42,9 @@ static lap_status print_plan(const char *directory, const settings *chosen, lap_
   if (status != LAP_OK) return status;
   status = lap_plan_build(directory, tensors, (lap_kv_mode)chosen->kv, &plan, error);
   lap_found_cut cut = {0};
-  if (status == LAP_OK) status = find_cut(plan, &cut, error);
+  const lap_kernels *kernels;
+  const lap_forward_code *monolith;
+  if (status == LAP_OK) status = lap_model_choose_code(plan, &kernels, &monolith, &cut, error);
   if (status == LAP_OK) {
     int64_t context = chosen->context ? chosen->context : plan->max_position_embeddings;
     if (chosen->json)

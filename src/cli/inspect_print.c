@@ -6,7 +6,9 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <yajl/yajl_gen.h>
+
+#include "cli/json_put.h"
+#include "cli/support.h"
 
 static uint64_t context_or_limit(const lap_plan *plan, uint64_t context) {
   return context ? context : (uint64_t)plan->max_position_embeddings;
@@ -15,17 +17,8 @@ static uint64_t context_or_limit(const lap_plan *plan, uint64_t context) {
 /* ---- pieces of text ---- */
 
 enum {
-  SHORT_TEXT = 48
+  SHORT_TEXT = LAP_BYTES_TEXT
 };
-
-static const char *bytes_text(uint64_t bytes, char text[SHORT_TEXT]) {
-  static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  double value = (double)bytes;
-  int unit = 0;
-  for (; value >= 1024 && unit < 4; unit++) value /= 1024;
-  snprintf(text, SHORT_TEXT, unit ? "%.2f %s" : "%.0f %s", value, units[unit]);
-  return text;
-}
 
 static const char *cache_text(int32_t bits, int32_t group, char text[SHORT_TEXT]) {
   if (bits)
@@ -184,15 +177,16 @@ static void print_modules(FILE *out, const lap_plan *plan) {
 static void print_bytes(FILE *out, const lap_plan *plan, const lap_tensors *tensors, uint64_t context) {
   lap_plan_sizes sizes = lap_plan_measure(plan);
   char text[SHORT_TEXT];
-  fprintf(out, "\nBytes\n  weights on disk       %12s\n", bytes_text(lap_tensors_file_bytes(tensors), text));
-  fprintf(out, "  used by the text      %12s\n", bytes_text(sizes.weights, text));
+  fprintf(out, "\nBytes\n  weights on disk       %12s\n",
+          lap_bytes_text(lap_tensors_file_bytes(tensors), text));
+  fprintf(out, "  used by the text      %12s\n", lap_bytes_text(sizes.weights, text));
   fprintf(out, "  read for each token   %12s  (decoding, beside the caches)\n",
-          bytes_text(sizes.decode, text));
+          lap_bytes_text(sizes.decode, text));
   fprintf(out, "  KV caches             %12s  for %llu positions\n",
-          bytes_text(lap_plan_kv_bytes(plan, context), text), (unsigned long long)context);
-  fprintf(out, "    full layers         %12s  a position\n", bytes_text(sizes.kv_per_token_full, text));
+          lap_bytes_text(lap_plan_kv_bytes(plan, context), text), (unsigned long long)context);
+  fprintf(out, "    full layers         %12s  a position\n", lap_bytes_text(sizes.kv_per_token_full, text));
   fprintf(out, "    sliding layers      %12s  a position, up to their window\n",
-          bytes_text(sizes.kv_per_token_sliding, text));
+          lap_bytes_text(sizes.kv_per_token_sliding, text));
 }
 
 static void print_cut(FILE *out, const lap_found_cut *cut) {
@@ -214,19 +208,6 @@ void lap_inspect_text(FILE *out, const lap_plan *plan, const lap_tensors *tensor
 
 /* ---- JSON ---- */
 
-static void write_out(void *context, const char *text, size_t length) {
-  fwrite(text, 1, length, context);
-}
-
-static void put_string(yajl_gen g, const char *text) {
-  yajl_gen_string(g, (const unsigned char *)text, strlen(text));
-}
-
-static void put_integer(yajl_gen g, const char *key, int64_t value) {
-  put_string(g, key);
-  yajl_gen_integer(g, value);
-}
-
 /* As few digits (from six on) as read back as the same value: at most 9 for a float, 17 for a double. */
 static void put_real(yajl_gen g, const char *key, double value, int digits) {
   char text[SHORT_TEXT];
@@ -235,7 +216,7 @@ static void put_real(yajl_gen g, const char *key, double value, int digits) {
     double back = strtod(text, NULL);
     if (digits == 9 ? (float)back == (float)value : back == value) break;
   }
-  put_string(g, key);
+  lap_json_put_string(g, key);
   yajl_gen_number(g, text, strlen(text));
 }
 
@@ -243,18 +224,8 @@ static void put_float(yajl_gen g, const char *key, float value) {
   put_real(g, key, (double)value, 9);
 }
 
-static void put_bool(yajl_gen g, const char *key, bool value) {
-  put_string(g, key);
-  yajl_gen_bool(g, value);
-}
-
-static void put_text(yajl_gen g, const char *key, const char *value) {
-  put_string(g, key);
-  put_string(g, value);
-}
-
 static void put_ids(yajl_gen g, const char *key, const int32_t *ids, int32_t count) {
-  put_string(g, key);
+  lap_json_put_string(g, key);
   yajl_gen_array_open(g);
   for (int32_t i = 0; i < count; i++) yajl_gen_integer(g, ids[i]);
   yajl_gen_array_close(g);
@@ -262,75 +233,70 @@ static void put_ids(yajl_gen g, const char *key, const int32_t *ids, int32_t cou
 
 static void put_linear(yajl_gen g, const char *key, const lap_linear *linear, const lap_tensors *tensors) {
   if (!linear->present) return;
-  put_string(g, key);
-  yajl_gen_map_open(g);
-  put_integer(g, "out_features", linear->out_features);
-  put_integer(g, "in_features", linear->in_features);
-  put_integer(g, "experts", linear->experts);
-  put_integer(g, "bits", linear->bits);
-  put_integer(g, "group_size", linear->group_size);
-  put_text(g, "dtype", lap_dtype_name(linear->dtype));
-  put_integer(g, "bytes", (int64_t)lap_linear_bytes(linear));
-  put_text(g, "weight", lap_tensors_at(tensors, linear->weight)->name);
-  put_text(g, "file", lap_tensors_at(tensors, linear->weight)->file);
+  lap_json_open(g, key);
+  lap_json_put_integer(g, "out_features", linear->out_features);
+  lap_json_put_integer(g, "in_features", linear->in_features);
+  lap_json_put_integer(g, "experts", linear->experts);
+  lap_json_put_integer(g, "bits", linear->bits);
+  lap_json_put_integer(g, "group_size", linear->group_size);
+  lap_json_put_text(g, "dtype", lap_dtype_name(linear->dtype));
+  lap_json_put_integer(g, "bytes", (int64_t)lap_linear_bytes(linear));
+  lap_json_put_text(g, "weight", lap_tensors_at(tensors, linear->weight)->name);
+  lap_json_put_text(g, "file", lap_tensors_at(tensors, linear->weight)->file);
   yajl_gen_map_close(g);
 }
 
 static void put_vector(yajl_gen g, const char *key, const lap_vector *vector) {
   if (!vector->present) return;
-  put_string(g, key);
-  yajl_gen_map_open(g);
-  put_integer(g, "length", vector->length);
-  put_text(g, "dtype", lap_dtype_name(vector->dtype));
+  lap_json_open(g, key);
+  lap_json_put_integer(g, "length", vector->length);
+  lap_json_put_text(g, "dtype", lap_dtype_name(vector->dtype));
   yajl_gen_map_close(g);
 }
 
 static void put_model(yajl_gen g, const lap_plan *plan) {
-  put_text(g, "model_type", plan->model_type);
-  put_integer(g, "num_hidden_layers", plan->layers);
-  put_integer(g, "first_sharer", plan->first_sharer);
-  put_integer(g, "caches", plan->caches);
-  put_integer(g, "hidden_size", plan->hidden_size);
-  put_integer(g, "vocab_size", plan->vocab_size);
-  put_integer(g, "vocab_size_per_layer_input", plan->vocab_size_per_layer);
-  put_integer(g, "hidden_size_per_layer_input", plan->per_layer_width);
-  put_integer(g, "max_position_embeddings", plan->max_position_embeddings);
+  lap_json_put_text(g, "model_type", plan->model_type);
+  lap_json_put_integer(g, "num_hidden_layers", plan->layers);
+  lap_json_put_integer(g, "first_sharer", plan->first_sharer);
+  lap_json_put_integer(g, "caches", plan->caches);
+  lap_json_put_integer(g, "hidden_size", plan->hidden_size);
+  lap_json_put_integer(g, "vocab_size", plan->vocab_size);
+  lap_json_put_integer(g, "vocab_size_per_layer_input", plan->vocab_size_per_layer);
+  lap_json_put_integer(g, "hidden_size_per_layer_input", plan->per_layer_width);
+  lap_json_put_integer(g, "max_position_embeddings", plan->max_position_embeddings);
   put_float(g, "rms_norm_eps", plan->rms_norm_eps);
   put_float(g, "final_logit_softcapping", plan->final_logit_softcapping);
   put_float(g, "embed_scale", plan->embed_scale);
   put_float(g, "per_layer_embed_scale", plan->per_layer_embed_scale);
   put_float(g, "per_layer_projection_scale", plan->per_layer_projection_scale);
-  put_integer(g, "num_experts", plan->num_experts);
-  put_integer(g, "top_k_experts", plan->top_k_experts);
-  put_integer(g, "moe_intermediate_size", plan->moe_width);
-  put_bool(g, "tied_head", plan->tied_head);
-  put_bool(g, "has_kv_config", plan->has_kv_config);
-  put_integer(g, "bos_token_id", plan->bos);
-  put_integer(g, "pad_token_id", plan->pad);
+  lap_json_put_integer(g, "num_experts", plan->num_experts);
+  lap_json_put_integer(g, "top_k_experts", plan->top_k_experts);
+  lap_json_put_integer(g, "moe_intermediate_size", plan->moe_width);
+  lap_json_put_bool(g, "tied_head", plan->tied_head);
+  lap_json_put_bool(g, "has_kv_config", plan->has_kv_config);
+  lap_json_put_integer(g, "bos_token_id", plan->bos);
+  lap_json_put_integer(g, "pad_token_id", plan->pad);
   put_ids(g, "eos_token_id", plan->eos, plan->eos_count);
 }
 
 static void put_ropes(yajl_gen g, const lap_plan *plan) {
-  put_string(g, "rope");
-  yajl_gen_map_open(g);
+  lap_json_open(g, "rope");
   for (int type = 0; type < 2; type++) {
-    put_string(g, lap_attention_name((lap_attention)type));
-    yajl_gen_map_open(g);
-    put_integer(g, "head_dim", plan->head_dim[type]);
+    lap_json_open(g, lap_attention_name((lap_attention)type));
+    lap_json_put_integer(g, "head_dim", plan->head_dim[type]);
     put_real(g, "theta", plan->rope[type].theta, 17);
     put_real(g, "factor", plan->rope[type].factor, 17);
-    put_integer(g, "rotated_pairs", plan->rope[type].rotated_pairs);
+    lap_json_put_integer(g, "rotated_pairs", plan->rope[type].rotated_pairs);
     yajl_gen_map_close(g);
   }
   yajl_gen_map_close(g);
 }
 
 static void put_generation(yajl_gen g, const lap_generation *generation) {
-  put_string(g, "generation");
-  yajl_gen_map_open(g);
-  put_bool(g, "do_sample", generation->do_sample);
+  lap_json_open(g, "generation");
+  lap_json_put_bool(g, "do_sample", generation->do_sample);
   put_float(g, "temperature", generation->temperature);
-  put_integer(g, "top_k", generation->top_k);
+  lap_json_put_integer(g, "top_k", generation->top_k);
   put_float(g, "top_p", generation->top_p);
   put_float(g, "min_p", generation->min_p);
   put_float(g, "repetition_penalty", generation->repetition_penalty);
@@ -340,53 +306,49 @@ static void put_generation(yajl_gen g, const lap_generation *generation) {
 
 static void put_bytes(yajl_gen g, const lap_plan *plan, const lap_tensors *tensors, uint64_t context) {
   lap_plan_sizes sizes = lap_plan_measure(plan);
-  put_string(g, "bytes");
-  yajl_gen_map_open(g);
-  put_integer(g, "files", (int64_t)lap_tensors_file_bytes(tensors));
-  put_integer(g, "weights", (int64_t)sizes.weights);
-  put_integer(g, "decode", (int64_t)sizes.decode);
-  put_integer(g, "kv_per_token_full", (int64_t)sizes.kv_per_token_full);
-  put_integer(g, "kv_per_token_sliding", (int64_t)sizes.kv_per_token_sliding);
-  put_integer(g, "context", (int64_t)context);
-  put_integer(g, "kv", (int64_t)lap_plan_kv_bytes(plan, context));
+  lap_json_open(g, "bytes");
+  lap_json_put_integer(g, "files", (int64_t)lap_tensors_file_bytes(tensors));
+  lap_json_put_integer(g, "weights", (int64_t)sizes.weights);
+  lap_json_put_integer(g, "decode", (int64_t)sizes.decode);
+  lap_json_put_integer(g, "kv_per_token_full", (int64_t)sizes.kv_per_token_full);
+  lap_json_put_integer(g, "kv_per_token_sliding", (int64_t)sizes.kv_per_token_sliding);
+  lap_json_put_integer(g, "context", (int64_t)context);
+  lap_json_put_integer(g, "kv", (int64_t)lap_plan_kv_bytes(plan, context));
   yajl_gen_map_close(g);
 }
 
 static void put_cache(yajl_gen g, const lap_layer *layer) {
-  put_string(g, "cache");
-  yajl_gen_map_open(g);
-  put_integer(g, "index", layer->cache);
-  put_text(g, "kind", layer->kv_bits ? "quantized" : "plain");
-  put_integer(g, "bits", layer->kv_bits ? layer->kv_bits : 16);
-  put_integer(g, "group_size", layer->kv_group_size);
-  put_integer(g, "bytes_per_position", (int64_t)lap_layer_kv_bytes(layer));
+  lap_json_open(g, "cache");
+  lap_json_put_integer(g, "index", layer->cache);
+  lap_json_put_text(g, "kind", layer->kv_bits ? "quantized" : "plain");
+  lap_json_put_integer(g, "bits", layer->kv_bits ? layer->kv_bits : 16);
+  lap_json_put_integer(g, "group_size", layer->kv_group_size);
+  lap_json_put_integer(g, "bytes_per_position", (int64_t)lap_layer_kv_bytes(layer));
   yajl_gen_map_close(g);
 }
 
 static void put_layer(yajl_gen g, const lap_plan *plan, int32_t index, const lap_tensors *tensors) {
   const lap_layer *layer = &plan->layer[index];
   yajl_gen_map_open(g);
-  put_integer(g, "index", index);
-  put_text(g, "attention", lap_attention_name(layer->attention));
-  put_text(g, "role", layer->sharer ? "sharer" : "donor");
-  put_integer(g, "donor", layer->donor);
-  put_bool(g, "exports_kv", layer->exports_kv);
-  put_integer(g, "window", layer->window);
-  put_integer(g, "heads", layer->heads);
-  put_integer(g, "kv_heads", layer->kv_heads);
-  put_integer(g, "head_dim", layer->head_dim);
-  put_bool(g, "k_eq_v", layer->k_eq_v);
-  put_integer(g, "mlp_width", layer->mlp_width);
-  put_bool(g, "moe", layer->moe);
-  put_bool(g, "layer_scalar", layer->has_layer_scalar);
+  lap_json_put_integer(g, "index", index);
+  lap_json_put_text(g, "attention", lap_attention_name(layer->attention));
+  lap_json_put_text(g, "role", layer->sharer ? "sharer" : "donor");
+  lap_json_put_integer(g, "donor", layer->donor);
+  lap_json_put_bool(g, "exports_kv", layer->exports_kv);
+  lap_json_put_integer(g, "window", layer->window);
+  lap_json_put_integer(g, "heads", layer->heads);
+  lap_json_put_integer(g, "kv_heads", layer->kv_heads);
+  lap_json_put_integer(g, "head_dim", layer->head_dim);
+  lap_json_put_bool(g, "k_eq_v", layer->k_eq_v);
+  lap_json_put_integer(g, "mlp_width", layer->mlp_width);
+  lap_json_put_bool(g, "moe", layer->moe);
+  lap_json_put_bool(g, "layer_scalar", layer->has_layer_scalar);
   put_cache(g, layer);
-  put_string(g, "modules");
-  yajl_gen_map_open(g);
+  lap_json_open(g, "modules");
   for (int i = 0; i < LAP_LAYER_LINEARS; i++)
     put_linear(g, lap_layer_linear_name((lap_layer_linear)i), &layer->linear[i], tensors);
   yajl_gen_map_close(g);
-  put_string(g, "vectors");
-  yajl_gen_map_open(g);
+  lap_json_open(g, "vectors");
   for (int i = 0; i < LAP_LAYER_VECTORS; i++)
     put_vector(g, lap_layer_vector_name((lap_layer_vector)i), &layer->vector[i]);
   yajl_gen_map_close(g);
@@ -394,40 +356,33 @@ static void put_layer(yajl_gen g, const lap_plan *plan, int32_t index, const lap
 }
 
 static void put_cut(yajl_gen g, const lap_found_cut *cut) {
-  put_string(g, "cut");
-  yajl_gen_map_open(g);
-  put_text(g, "fingerprint", cut->fingerprint);
-  put_bool(g, "available", cut->code != NULL);
-  if (cut->code) put_text(g, "home", cut->path ? cut->path : "built in");
-  if (!cut->code) put_text(g, "why", cut->why);
+  lap_json_open(g, "cut");
+  lap_json_put_text(g, "fingerprint", cut->fingerprint);
+  lap_json_put_bool(g, "available", cut->code != NULL);
+  if (cut->code) lap_json_put_text(g, "home", cut->path ? cut->path : "built in");
+  if (!cut->code) lap_json_put_text(g, "why", cut->why);
   yajl_gen_map_close(g);
 }
 
 bool lap_inspect_json(FILE *out, const lap_plan *plan, const lap_tensors *tensors, const lap_found_cut *cut,
                       uint64_t context) {
-  yajl_gen g = yajl_gen_alloc(NULL);
+  yajl_gen g = lap_json_begin(out);
   if (!g) return false;
-  yajl_gen_config(g, yajl_gen_beautify, 1);
-  yajl_gen_config(g, yajl_gen_indent_string, "  ");
-  yajl_gen_config(g, yajl_gen_print_callback, write_out, out);
-  yajl_gen_map_open(g);
   put_model(g, plan);
   put_ropes(g, plan);
   put_generation(g, &plan->generation);
   put_cut(g, cut);
   put_bytes(g, plan, tensors, context_or_limit(plan, context));
-  put_string(g, "modules");
-  yajl_gen_map_open(g);
+  lap_json_open(g, "modules");
   put_linear(g, "embed_tokens", &plan->embed, tensors);
   put_linear(g, "embed_tokens_per_layer", &plan->embed_per_layer, tensors);
   put_linear(g, "per_layer_model_projection", &plan->per_layer_projection, tensors);
   put_linear(g, "lm_head", &plan->head, tensors);
   yajl_gen_map_close(g);
-  put_string(g, "layers");
+  lap_json_put_string(g, "layers");
   yajl_gen_array_open(g);
   for (int32_t i = 0; i < plan->layers; i++) put_layer(g, plan, i, tensors);
   yajl_gen_array_close(g);
-  yajl_gen_map_close(g);
-  yajl_gen_free(g);
+  lap_json_end(g);
   return true;
 }

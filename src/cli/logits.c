@@ -13,8 +13,7 @@
 #include "cli/support.h"
 
 enum {
-  NOT_GIVEN = -1,
-  DEFAULT_CHUNK = 512
+  NOT_GIVEN = -1
 };
 
 typedef struct settings {
@@ -27,7 +26,8 @@ typedef struct settings {
   const char *out;
 } settings;
 
-static const settings defaults = {.decode_from = NOT_GIVEN, .last = NOT_GIVEN, .engine.chunk = DEFAULT_CHUNK};
+static const settings defaults = {
+    .decode_from = NOT_GIVEN, .last = NOT_GIVEN, .engine.chunk = LAP_DEFAULT_CHUNK};
 
 static const lap_option options[] = {
     {.kind = LAP_OPTION_TEXT,

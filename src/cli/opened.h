@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/pool.h"
 #include "cli/options.h"
+#include "engine/passes.h"
 
 typedef struct lap_engine_settings {
   int64_t threads; /* 0 = all cores */
@@ -15,10 +16,6 @@ typedef struct lap_engine_settings {
   int path;        /* lap_path */
   bool verbose;    /* says on stderr which path it is, and why */
 } lap_engine_settings;
-
-enum {
-  LAP_MAX_CHUNK = 65536
-};
 
 /* The rows of an option table for settings that hold lap_engine_settings at `offset`. */
 #define LAP_THREADS_OPTION(at)                                                                  \

@@ -63,6 +63,7 @@ struct lap_verb {
 extern const lap_verb lap_verb_run;
 extern const lap_verb lap_verb_tokenize;
 extern const lap_verb lap_verb_inspect;
+extern const lap_verb lap_verb_fit;
 extern const lap_verb lap_verb_logits;
 extern const lap_verb lap_verb_bench;
 extern const lap_verb lap_verb_forge;

@@ -36,16 +36,28 @@ static void advise_huge_pages(void *data, size_t bytes) {
   if (begin < end) madvise((void *)begin, end - begin, MADV_HUGEPAGE);
 }
 
-/* Makes `buffer` at least `bytes` large; content is lost when it grows. */
+static size_t rounded(size_t bytes) {
+  return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+/* Makes `buffer` at least `bytes` large. Content is lost when it grows, so the old memory goes first. */
 static lap_status need(lap_buffer *buffer, size_t bytes, const char *what, lap_error *error) {
   if (bytes <= buffer->bytes) return LAP_OK;
-  bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-  void *data = aligned_alloc(ALIGNMENT, bytes);
-  if (!data) return lap_fail(error, LAP_ERROR_MEMORY, "out of memory: %s need %zu bytes", what, bytes);
-  advise_huge_pages(data, bytes);
   free(buffer->data);
-  *buffer = (lap_buffer){data, bytes};
+  *buffer = (lap_buffer){.data = aligned_alloc(ALIGNMENT, rounded(bytes))};
+  if (!buffer->data)
+    return lap_fail(error, LAP_ERROR_MEMORY, "out of memory: %s need %zu bytes", what, bytes);
+  buffer->bytes = rounded(bytes);
+  advise_huge_pages(buffer->data, buffer->bytes);
   return LAP_OK;
+}
+
+static size_t row_bytes(int64_t rows) {
+  return (size_t)rows * sizeof(lap_row);
+}
+
+static size_t cache_bytes(const lap_plan *plan, int segments) {
+  return (size_t)segments * (size_t)plan->caches * sizeof(lap_pass_cache);
 }
 
 static lap_status count_rows(const lap_segment *segments, int count, int64_t *rows, lap_error *error) {
@@ -58,6 +70,11 @@ static lap_status count_rows(const lap_segment *segments, int count, int64_t *ro
   if (*rows > INT32_MAX / 64)
     return lap_fail(error, LAP_ERROR_ARGUMENT, "%lld rows are too many", (long long)*rows);
   return LAP_OK;
+}
+
+/* Rows that buffers of a pass of `rows` have room for. */
+static int capacity_for(int rows) {
+  return rows < LAP_WEAVE ? rows : (rows + LAP_WEAVE - 1) / LAP_WEAVE * LAP_WEAVE;
 }
 
 static lap_status list_rows(const lap_plan *plan, const lap_segment *segments, int count, lap_pass *pass,
@@ -76,7 +93,7 @@ static lap_status list_rows(const lap_plan *plan, const lap_segment *segments, i
           .logits = wanted < 0 ? NULL : segments[i].logits + (size_t)wanted * (size_t)plan->vocab_size,
       };
     }
-  pass->capacity = pass->rows < LAP_WEAVE ? pass->rows : (pass->rows + LAP_WEAVE - 1) / LAP_WEAVE * LAP_WEAVE;
+  pass->capacity = capacity_for(pass->rows);
   return LAP_OK;
 }
 
@@ -117,10 +134,8 @@ lap_status lap_forward_run(lap_forward *forward, const lap_segment *segments, in
   int64_t rows;
   lap_status status = count_rows(segments, count, &rows, error);
   if (status != LAP_OK) return status;
-  status = need(&forward->rows, (size_t)rows * sizeof(lap_row), "rows", error);
-  if (status == LAP_OK)
-    status = need(&forward->caches, (size_t)count * (size_t)plan->caches * sizeof(lap_pass_cache), "caches",
-                  error);
+  status = need(&forward->rows, row_bytes(rows), "rows", error);
+  if (status == LAP_OK) status = need(&forward->caches, cache_bytes(plan, count), "caches", error);
   if (status != LAP_OK) return status;
   lap_pass pass = {.row = forward->rows.data,
                    .segments = count,
@@ -152,6 +167,31 @@ lap_status lap_forward_run(lap_forward *forward, const lap_segment *segments, in
   return lap_fail(error, LAP_ERROR_NUMERIC,
                   "%s: the weights give logits that are not finite at position %lld", model->directory,
                   (long long)pass.row[pass.bad_row].position);
+}
+
+/* What need() does to a buffer. */
+static void foresee(size_t *held, size_t bytes) {
+  if (bytes > *held) *held = rounded(bytes);
+}
+
+lap_status lap_forward_foresee(const lap_plan *plan, const lap_forward_code *code, int threads,
+                               int64_t position, int count, lap_forward_forecast *forecast,
+                               lap_error *error) {
+  lap_row *row = malloc(row_bytes(count));
+  if (!row) return lap_fail(error, LAP_ERROR_MEMORY, "out of memory for %d rows", count);
+  for (int i = 0; i < count; i++) row[i] = (lap_row){.position = position + i};
+  const lap_pass pass = {.rows = count,
+                         .capacity = capacity_for(count),
+                         .row = row,
+                         .segments = 1,
+                         .caches = plan->caches,
+                         .threads = threads,
+                         .plan = plan};
+  foresee(&forecast->rows, row_bytes(count));
+  foresee(&forecast->caches, cache_bytes(plan, 1));
+  foresee(&forecast->arena, code->arena_bytes(&pass));
+  free(row);
+  return LAP_OK;
 }
 
 /* Both forms give the same bits: this is for those who want to see that. */

@@ -43,6 +43,16 @@ lap_path lap_forward_served(const lap_forward *forward);
 /* Bytes of scratch memory held. */
 size_t lap_forward_bytes(const lap_forward *forward);
 
+/* What a forward pass will hold, without weights, caches or memory. All zero: before the first one. */
+typedef struct lap_forward_forecast {
+  size_t rows, caches, arena;
+} lap_forward_forecast;
+
+/* What lap_forward_run of `count` tokens of one sequence from `position` on, by `code`, does to the memory.
+ * Errors: MEMORY. */
+lap_status lap_forward_foresee(const lap_plan *plan, const lap_forward_code *code, int threads,
+                               int64_t position, int count, lap_forward_forecast *forecast, lap_error *error);
+
 /* Evaluates all segments (distinct kv, at least one token each) and appends them to their caches.
  * Errors: ARGUMENT (an id outside the vocabulary), MEMORY: nothing has changed; NUMERIC: logits are
  * not finite (the caches have grown). */

@@ -91,6 +91,17 @@ static const lap_forward_code *monolith_for(const lap_kernels *kernels) {
   return &lap_monolith_portable;
 }
 
+lap_status lap_model_choose_code(const lap_plan *plan, const lap_kernels **kernels,
+                                 const lap_forward_code **monolith, lap_found_cut *cut, lap_error *error) {
+  *cut = (lap_found_cut){0};
+  lap_status status = lap_kernels_select(kernels, error);
+  if (status == LAP_OK) status = lap_cut_fingerprint(plan, cut->fingerprint, error);
+  if (status != LAP_OK) return status;
+  *monolith = monolith_for(*kernels);
+  lap_registry_find((*kernels)->name, cut);
+  return LAP_OK;
+}
+
 lap_status lap_model_assemble(const char *name, lap_tensors *tensors, lap_plan *plan, lap_model **out,
                               lap_error *error) {
   *out = NULL;
@@ -105,17 +116,15 @@ lap_status lap_model_assemble(const char *name, lap_tensors *tensors, lap_plan *
   model->directory = strdup(name);
   lap_status status =
       model->directory ? LAP_OK : lap_fail(error, LAP_ERROR_MEMORY, "%s: out of memory", name);
-  if (status == LAP_OK) status = lap_kernels_select(&model->kernels, error);
-  if (status == LAP_OK) model->monolith = monolith_for(model->kernels);
+  if (status == LAP_OK)
+    status = lap_model_choose_code(plan, &model->kernels, &model->monolith, &model->cut, error);
   if (status == LAP_OK) status = lap_weights_bind(plan, tensors, &model->weights, error);
   if (status == LAP_OK) status = make_frequencies(model, error);
   if (status == LAP_OK) status = make_fingerprint(model, error);
-  if (status == LAP_OK) status = lap_cut_fingerprint(plan, model->cut.fingerprint, error);
   if (status != LAP_OK) {
     lap_model_close(model);
     return status;
   }
-  lap_registry_find(model->kernels->name, &model->cut);
   *out = model;
   return LAP_OK;
 }

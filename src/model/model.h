@@ -21,6 +21,12 @@ struct lap_model {
   lap_tokenizer *tokenizer; /* NULL until first used */
 };
 
+/* What computes a plan here: kernels, monolith and, where there is one (cut->code), its cut, which is to be
+ * released with lap_registry_release, also after an error. Errors: MEMORY, and those of choosing the kernels.
+ */
+lap_status lap_model_choose_code(const lap_plan *plan, const lap_kernels **kernels,
+                                 const lap_forward_code **monolith, lap_found_cut *cut, lap_error *error);
+
 /* The part of lap_model_open that comes after the files: takes over `tensors` and `plan`, also on failure.
  * `name` stands for the directory in messages. Errors: MEMORY, and those of choosing the kernels. */
 lap_status lap_model_assemble(const char *name, lap_tensors *tensors, lap_plan *plan, lap_model **out,

@@ -67,7 +67,9 @@ typedef struct lap_pass {
 
 /* A forward pass. */
 typedef struct lap_forward_code {
-  size_t (*arena_bytes)(const lap_pass *pass); /* that this pass will need; arena is not set yet */
+  /* That this pass will need. It reads rows, capacity, the rows' positions, segments, caches, attention,
+   * threads and plan; the rest need not be set. */
+  size_t (*arena_bytes)(const lap_pass *pass);
   void (*forward)(lap_pass *pass);
 } lap_forward_code;
 
