@@ -166,11 +166,18 @@ lap_stats lap_session_stats(const lap_session *session);
 
 /* ---- generation ------------------------------------------------------------------------------ */
 
-/* How the next token is chosen. The steps run in this order: suppressed ids are excluded, the
- * repetition penalty is applied (to ids among the last `repeat_last` tokens), then either the largest
- * logit is taken (greedy: temperature 0), or temperature, top_k, top_p, min_p restrict and a number
- * from the project's own generator draws. Equal logits rank by lower id. Same seed, same text, on
- * every machine. */
+/* Added to the logit of a token, in -100..100; -100 excludes the token altogether. */
+typedef struct lap_logit_bias {
+  int32_t id;
+  float bias;
+} lap_logit_bias;
+
+/* How the next token is chosen. The steps run in this order: the repetition penalty is applied (to ids
+ * among the last `repeat_last` tokens); an id that this sampler has chosen n > 0 times loses
+ * presence_penalty + n * frequency_penalty; biases are added; ids that the checkpoint suppresses or a bias
+ * of -100 bans are excluded; then either the largest logit is taken (greedy: temperature 0), or temperature,
+ * top_k, top_p, min_p restrict and a number from the project's own generator draws. Equal logits rank by
+ * lower id. Same seed, same text, on every machine. */
 typedef struct lap_sampling {
   float temperature;    /* 0 = greedy */
   int32_t top_k;        /* 0 = off */
@@ -179,6 +186,10 @@ typedef struct lap_sampling {
   float repeat_penalty; /* 1 = off; positive logits are divided by it, negative ones multiplied */
   int32_t repeat_last;  /* tokens that the penalty looks back on; default 64 */
   uint64_t seed;
+  float presence_penalty;           /* -2..2; 0 = off */
+  float frequency_penalty;          /* -2..2; 0 = off */
+  const lap_logit_bias *logit_bias; /* [logit_bias_count], of ids in the vocabulary; those of one id add up */
+  int32_t logit_bias_count;
 } lap_sampling;
 
 /* The checkpoint's defaults (generation_config.json), seed 0. */
@@ -186,13 +197,34 @@ lap_sampling lap_model_sampling(const lap_model *model);
 
 typedef struct lap_sampler lap_sampler;
 
-/* Errors: ARGUMENT (a value out of range, naming it), MEMORY. */
+/* `sampling` is copied, with its biases. Errors: ARGUMENT (a value out of range, naming it; every token
+ * excluded), MEMORY. */
 lap_status lap_sampler_create(const lap_model *model, const lap_sampling *sampling, lap_sampler **out,
                               lap_error *error);
 void lap_sampler_destroy(lap_sampler *sampler);
 
-/* Chooses from `logits` [vocab_size] (not changed); `recent` [count] are the tokens so far. */
+/* Chooses from `logits` [vocab_size] (not changed); `recent` [count] are the tokens so far. An id whose logit
+ * is minus infinity is excluded too; one must be left. */
 int32_t lap_sampler_next(lap_sampler *sampler, const float *logits, const int32_t *recent, int64_t count);
+
+enum {
+  LAP_MAX_TOP_LOGPROBS = 20
+};
+
+typedef struct lap_logprob {
+  int32_t id;
+  float logprob;
+} lap_logprob;
+
+/* The natural logarithms of the model's own probabilities: of `id`, and of the `top_count` most probable
+ * tokens (0..LAP_MAX_TOP_LOGPROBS; the best first, equal ones by lower id) in `top` [top_count]. They are the
+ * softmax of `logits` [vocab_size] as they came, before penalties, finite biases and temperature, over the
+ * ids that are not excluded; that of an excluded id is minus infinity, never NaN. Weights are exp(logit -
+ * largest) by the project's own exp, in float, added in double in ascending order of ids. `*found` is how
+ * many of `top` were filled: fewer if fewer are not excluded. Chooses nothing and draws nothing. Errors:
+ * ARGUMENT (id, top_logprobs). */
+lap_status lap_sampler_logprobs(lap_sampler *sampler, const float *logits, int32_t id, float *logprob,
+                                lap_logprob *top, int32_t top_count, int32_t *found, lap_error *error);
 
 typedef enum lap_finish {
   LAP_FINISH_EOS,    /* the model ended it */

@@ -1,6 +1,7 @@
 /* sampler.c: from logits to a token, the same on every machine.
  *
- * The candidates are ranked once, by logit descending and id ascending, after suppression and penalty.
+ * The candidates are ranked once, by logit descending and id ascending, after penalties, biases and
+ * exclusions; an excluded id has the logit minus infinity and is no candidate.
  * Everything after that cuts this ranking short: top_k, top_p and min_p each keep a prefix of it. The
  * temperature does not change the ranking, so it enters where the weights are formed.
  *
@@ -17,7 +18,9 @@
 #include "model/model.h"
 
 enum {
-  DEFAULT_REPEAT_LAST = 64
+  DEFAULT_REPEAT_LAST = 64,
+  MOST_PENALTY = 2,
+  MOST_BIAS = 100
 };
 
 /* Up to this many candidates are picked by a heap in one pass over the vocabulary; above it (and with
@@ -41,9 +44,10 @@ struct lap_sampler {
   lap_sampling sampling;
   lap_random random;
   int32_t vocab_size;
-  int32_t suppress_count;
-  int32_t suppress[LAP_MAX_SUPPRESS];
-  float *logits;       /* [vocab_size]: after suppression (-inf) and penalty */
+  lap_logit_bias *biases; /* [bias_count]; those that exclude are minus infinity and come last */
+  size_t bias_count, excluding;
+  int32_t *chosen;     /* [vocab_size]: how often; NULL if nothing depends on it */
+  float *logits;       /* [vocab_size]: after penalties, biases and exclusion (-inf) */
   candidate *ranked;   /* [capacity], the best first */
   candidate *scratch;  /* [capacity], for sorting */
   double *accumulated; /* [capacity]: sums of weights up to and with a candidate */
@@ -113,17 +117,46 @@ static lap_status check_sampling(const lap_sampling *s, lap_error *error) {
     return lap_fail(error, bad, "repeat_penalty: %g is not a finite number above 0",
                     (double)s->repeat_penalty);
   if (s->repeat_last < 0) return lap_fail(error, bad, "repeat_last: %d is negative", s->repeat_last);
+  if (!(fabsf(s->presence_penalty) <= MOST_PENALTY))
+    return lap_fail(error, bad, "presence_penalty: %g is not in -2..2", (double)s->presence_penalty);
+  if (!(fabsf(s->frequency_penalty) <= MOST_PENALTY))
+    return lap_fail(error, bad, "frequency_penalty: %g is not in -2..2", (double)s->frequency_penalty);
   return LAP_OK;
 }
 
-/* The plan's list without repetitions and without ids outside the vocabulary. */
-static void copy_suppressed(lap_sampler *sampler, const lap_generation *defaults) {
-  for (int32_t i = 0; i < defaults->suppress_count; i++) {
-    int32_t id = defaults->suppress[i], seen = 0;
-    while (seen < sampler->suppress_count && sampler->suppress[seen] != id) seen++;
-    if (seen == sampler->suppress_count && id >= 0 && id < sampler->vocab_size)
-      sampler->suppress[sampler->suppress_count++] = id;
+static lap_status check_biases(const lap_sampling *s, int32_t vocab_size, lap_error *error) {
+  const lap_status bad = LAP_ERROR_ARGUMENT;
+  if (s->logit_bias_count < 0 || (s->logit_bias_count && !s->logit_bias))
+    return lap_fail(error, bad, "logit_bias: a list of %d entries", s->logit_bias_count);
+  for (int32_t i = 0; i < s->logit_bias_count; i++) {
+    lap_logit_bias one = s->logit_bias[i];
+    if (one.id < 0 || one.id >= vocab_size)
+      return lap_fail(error, bad, "logit_bias: token id %d is outside the vocabulary of %d", one.id,
+                      vocab_size);
+    if (!(fabsf(one.bias) <= MOST_BIAS))
+      return lap_fail(error, bad, "logit_bias: %g for token id %d is not in -100..100", (double)one.bias,
+                      one.id);
   }
+  return LAP_OK;
+}
+
+/* The caller's biases, then what excludes: those of -100, and the checkpoint's suppressed ids. */
+static lap_status make_biases(lap_sampler *sampler, const lap_generation *defaults, lap_error *error) {
+  const lap_sampling *s = &sampler->sampling;
+  size_t most = (size_t)s->logit_bias_count + (size_t)defaults->suppress_count + 1;
+  sampler->biases = calloc(most, sizeof *sampler->biases);
+  if (!sampler->biases) return lap_fail(error, LAP_ERROR_MEMORY, "out of memory for %zu biases", most);
+  for (int32_t i = 0; i < s->logit_bias_count; i++)
+    if (s->logit_bias[i].bias > -MOST_BIAS) sampler->biases[sampler->bias_count++] = s->logit_bias[i];
+  size_t finite = sampler->bias_count;
+  for (int32_t i = 0; i < s->logit_bias_count; i++)
+    if (s->logit_bias[i].bias <= -MOST_BIAS)
+      sampler->biases[sampler->bias_count++] = (lap_logit_bias){s->logit_bias[i].id, -INFINITY};
+  for (int32_t i = 0; i < defaults->suppress_count; i++)
+    if (defaults->suppress[i] >= 0 && defaults->suppress[i] < sampler->vocab_size)
+      sampler->biases[sampler->bias_count++] = (lap_logit_bias){defaults->suppress[i], -INFINITY};
+  sampler->excluding = sampler->bias_count - finite;
+  return LAP_OK;
 }
 
 static lap_status allocate(lap_sampler *sampler, lap_error *error) {
@@ -134,25 +167,43 @@ static lap_status allocate(lap_sampler *sampler, lap_error *error) {
   sampler->ranked = malloc(capacity * sizeof *sampler->ranked);
   sampler->scratch = malloc(capacity * sizeof *sampler->scratch);
   sampler->accumulated = malloc(capacity * sizeof *sampler->accumulated);
-  if (sampler->logits && sampler->ranked && sampler->scratch && sampler->accumulated) return LAP_OK;
+  bool counts = sampler->sampling.presence_penalty != 0 || sampler->sampling.frequency_penalty != 0;
+  if (counts) sampler->chosen = calloc(vocab, sizeof *sampler->chosen);
+  if (sampler->logits && sampler->ranked && sampler->scratch && sampler->accumulated &&
+      (sampler->chosen || !counts))
+    return LAP_OK;
   return lap_fail(error, LAP_ERROR_MEMORY, "out of memory for sampling from %zu tokens", vocab);
+}
+
+static void exclude(lap_sampler *sampler) {
+  for (size_t i = sampler->bias_count - sampler->excluding; i < sampler->bias_count; i++)
+    sampler->logits[sampler->biases[i].id] = -INFINITY;
+}
+
+static lap_status check_some_left(lap_sampler *sampler, lap_error *error) {
+  for (int32_t id = 0; id < sampler->vocab_size; id++) sampler->logits[id] = 0;
+  exclude(sampler);
+  for (int32_t id = 0; id < sampler->vocab_size; id++)
+    if (sampler->logits[id] == 0) return LAP_OK;
+  return lap_fail(error, LAP_ERROR_ARGUMENT, "%s: every token of the vocabulary is suppressed",
+                  sampler->sampling.logit_bias_count ? "logit_bias" : "suppress_tokens");
 }
 
 lap_status lap_sampler_create(const lap_model *model, const lap_sampling *sampling, lap_sampler **out,
                               lap_error *error) {
   *out = NULL;
   lap_status status = check_sampling(sampling, error);
+  if (status == LAP_OK) status = check_biases(sampling, model->plan->vocab_size, error);
   if (status != LAP_OK) return status;
   lap_sampler *sampler = calloc(1, sizeof *sampler);
   if (!sampler) return lap_fail(error, LAP_ERROR_MEMORY, "out of memory for a sampler");
   sampler->sampling = *sampling;
   sampler->vocab_size = model->plan->vocab_size;
   lap_random_seed(&sampler->random, sampling->seed);
-  copy_suppressed(sampler, &model->plan->generation);
-  if (sampler->suppress_count == sampler->vocab_size)
-    status =
-        lap_fail(error, LAP_ERROR_ARGUMENT, "suppress_tokens: every token of the vocabulary is suppressed");
+  status = make_biases(sampler, &model->plan->generation, error);
+  sampler->sampling.logit_bias = NULL; /* the caller's */
   if (status == LAP_OK) status = allocate(sampler, error);
+  if (status == LAP_OK) status = check_some_left(sampler, error);
   if (status != LAP_OK) {
     lap_sampler_destroy(sampler);
     return status;
@@ -163,6 +214,8 @@ lap_status lap_sampler_create(const lap_model *model, const lap_sampling *sampli
 
 void lap_sampler_destroy(lap_sampler *sampler) {
   if (!sampler) return;
+  free(sampler->biases);
+  free(sampler->chosen);
   free(sampler->logits);
   free(sampler->ranked);
   free(sampler->scratch);
@@ -170,7 +223,12 @@ void lap_sampler_destroy(lap_sampler *sampler) {
   free(sampler);
 }
 
-/* ---- suppression and penalty ----------------------------------------------------------------- */
+/* ---- penalties and biases -------------------------------------------------------------------- */
+
+/* Only exclusion may reach infinity. */
+static float keep_finite(float logit) {
+  return fminf(fmaxf(logit, -FLT_MAX), FLT_MAX);
+}
 
 /* Always computed from the logit as it came, so an id that occurs twice is penalized once. */
 static void penalize(lap_sampler *sampler, const float *logits, const int32_t *recent, int64_t count) {
@@ -179,17 +237,34 @@ static void penalize(lap_sampler *sampler, const float *logits, const int32_t *r
   int64_t first = count > sampler->sampling.repeat_last ? count - sampler->sampling.repeat_last : 0;
   for (int64_t i = first; i < count; i++) {
     int32_t id = recent[i];
-    if (id < 0 || id >= sampler->vocab_size) continue;
-    float logit = logits[id] > 0 ? logits[id] / penalty : logits[id] * penalty;
-    /* Only suppression may reach infinity. */
-    sampler->logits[id] = fminf(fmaxf(logit, -FLT_MAX), FLT_MAX);
+    if (id < 0 || id >= sampler->vocab_size || logits[id] == -INFINITY) continue;
+    sampler->logits[id] = keep_finite(logits[id] > 0 ? logits[id] / penalty : logits[id] * penalty);
+  }
+}
+
+static void penalize_chosen(lap_sampler *sampler) {
+  const lap_sampling *s = &sampler->sampling;
+  if (!sampler->chosen) return;
+  for (int32_t id = 0; id < sampler->vocab_size; id++) {
+    if (sampler->chosen[id] == 0 || sampler->logits[id] == -INFINITY) continue;
+    float penalty = s->presence_penalty + (float)sampler->chosen[id] * s->frequency_penalty;
+    sampler->logits[id] = keep_finite(sampler->logits[id] - penalty);
+  }
+}
+
+static void add_biases(lap_sampler *sampler) {
+  for (size_t i = 0; i < sampler->bias_count - sampler->excluding; i++) {
+    float *logit = &sampler->logits[sampler->biases[i].id];
+    if (*logit > -INFINITY) *logit = keep_finite(*logit + sampler->biases[i].bias);
   }
 }
 
 static void prepare(lap_sampler *sampler, const float *logits, const int32_t *recent, int64_t count) {
   memcpy(sampler->logits, logits, (size_t)sampler->vocab_size * sizeof *logits);
   penalize(sampler, logits, recent, count);
-  for (int32_t i = 0; i < sampler->suppress_count; i++) sampler->logits[sampler->suppress[i]] = -INFINITY;
+  penalize_chosen(sampler);
+  add_biases(sampler);
+  exclude(sampler);
 }
 
 static int32_t largest(const float *logits, int32_t count) {
@@ -217,8 +292,7 @@ static void sift_down(candidate *heap, int32_t count, int32_t at) {
 }
 
 /* The best `top_k` in one pass: ids come in ascending order, so an equal logit never displaces. */
-static int32_t rank_by_heap(lap_sampler *sampler, int32_t top_k) {
-  candidate *heap = sampler->ranked;
+static int32_t rank_by_heap(const lap_sampler *sampler, candidate *heap, int32_t top_k) {
   int32_t count = 0, id = 0;
   for (; id < sampler->vocab_size && count < top_k; id++)
     if (sampler->logits[id] > -INFINITY) heap[count++] = (candidate){sampler->logits[id], id};
@@ -272,7 +346,7 @@ static int32_t rank_by_sorting(lap_sampler *sampler) {
 
 static int32_t rank_candidates(lap_sampler *sampler) {
   int32_t top_k = sampler->sampling.top_k;
-  if (top_k > 0 && top_k <= HEAP_LIMIT) return rank_by_heap(sampler, top_k);
+  if (top_k > 0 && top_k <= HEAP_LIMIT) return rank_by_heap(sampler, sampler->ranked, top_k);
   int32_t count = rank_by_sorting(sampler);
   return top_k > 0 && top_k < count ? top_k : count;
 }
@@ -321,8 +395,7 @@ static int32_t draw(lap_sampler *sampler, int32_t count) {
   return sampler->ranked[low].id;
 }
 
-int32_t lap_sampler_next(lap_sampler *sampler, const float *logits, const int32_t *recent, int64_t count) {
-  prepare(sampler, logits, recent, count);
+static int32_t choose(lap_sampler *sampler) {
   if (sampler->sampling.temperature == 0) return largest(sampler->logits, sampler->vocab_size);
   int32_t candidates = rank_candidates(sampler);
   if (candidates == 0) return largest(sampler->logits, sampler->vocab_size);
@@ -330,4 +403,46 @@ int32_t lap_sampler_next(lap_sampler *sampler, const float *logits, const int32_
   candidates = cut_top_p(sampler, candidates);
   candidates = cut_min_p(sampler, candidates);
   return draw(sampler, candidates);
+}
+
+int32_t lap_sampler_next(lap_sampler *sampler, const float *logits, const int32_t *recent, int64_t count) {
+  prepare(sampler, logits, recent, count);
+  int32_t id = choose(sampler);
+  if (sampler->chosen && sampler->chosen[id] < INT32_MAX) sampler->chosen[id]++;
+  return id;
+}
+
+/* ---- logarithms of probabilities ------------------------------------------------------------- */
+
+/* The logarithm of the sum of all weights, of which the largest is 1. */
+static double log_of_sum(const lap_sampler *sampler, float most) {
+  double sum = 0;
+  for (int32_t id = 0; id < sampler->vocab_size; id++)
+    if (sampler->logits[id] > -INFINITY) sum += (double)lap_exp_portable(sampler->logits[id] - most);
+  return log(sum);
+}
+
+static float logprob_of(float logit, float most, double log_sum) {
+  return logit > -INFINITY ? (float)((double)logit - (double)most - log_sum) : -INFINITY;
+}
+
+lap_status lap_sampler_logprobs(lap_sampler *sampler, const float *logits, int32_t id, float *logprob,
+                                lap_logprob *top, int32_t top_count, int32_t *found, lap_error *error) {
+  *found = 0;
+  if (id < 0 || id >= sampler->vocab_size)
+    return lap_fail(error, LAP_ERROR_ARGUMENT, "logprobs: token id %d is outside the vocabulary of %d", id,
+                    sampler->vocab_size);
+  if (top_count < 0 || top_count > LAP_MAX_TOP_LOGPROBS)
+    return lap_fail(error, LAP_ERROR_ARGUMENT, "top_logprobs: %d is not in 0..%d", top_count,
+                    LAP_MAX_TOP_LOGPROBS);
+  memcpy(sampler->logits, logits, (size_t)sampler->vocab_size * sizeof *logits);
+  exclude(sampler);
+  float most = sampler->logits[largest(sampler->logits, sampler->vocab_size)];
+  double log_sum = log_of_sum(sampler, most);
+  *logprob = logprob_of(sampler->logits[id], most, log_sum);
+  candidate best[LAP_MAX_TOP_LOGPROBS];
+  if (top_count) *found = rank_by_heap(sampler, best, top_count);
+  for (int32_t i = 0; i < *found; i++)
+    top[i] = (lap_logprob){best[i].id, logprob_of(best[i].logit, most, log_sum)};
+  return LAP_OK;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <float.h>
 #include <math.h>
 
 #include "engine/sampler.h"
@@ -76,6 +77,13 @@ static int normalise(choice *choices, int count) {
   return count;
 }
 
+static double bias_of(const lap_sampling *s, int32_t id) {
+  double bias = 0;
+  for (int32_t i = 0; i < s->logit_bias_count; i++)
+    if (s->logit_bias[i].id == id) bias += (double)s->logit_bias[i].bias;
+  return bias;
+}
+
 /* The distribution as lapidary.h words it; returns the number of choices, the best first. */
 static int reference(const lap_plan *plan, const lap_sampling *s, const float *logits, const int32_t *recent,
                      int64_t recent_count, choice *choices) {
@@ -89,6 +97,7 @@ static int reference(const lap_plan *plan, const lap_sampling *s, const float *l
     float logit = logits[id];
     if (contains(recent, recent_count, id))
       logit = logit > 0 ? logit / s->repeat_penalty : logit * s->repeat_penalty;
+    logit += (float)bias_of(s, id);
     choices[count++] = (choice){.logit = (double)logit, .id = id};
   }
   qsort(choices, (size_t)count, sizeof *choices, by_rank);
@@ -309,6 +318,215 @@ static void the_callers_logits_are_not_changed(void **state) {
   assert_memory_equal(logits, copy, sizeof copy);
 }
 
+/* ---- presence, frequency, biases ------------------------------------------------------------- */
+
+static void check_sequence(lap_sampling sampling, const float *logits, const int32_t *expected, int count) {
+  lap_plan plan = {.vocab_size = 3};
+  static const int32_t prompt[] = {0, 0, 0, 2};
+  lap_sampler *sampler = make_sampler(&plan, &sampling);
+  for (int i = 0; i < count; i++)
+    assert_int_equal(lap_sampler_next(sampler, logits, prompt, 4),
+                     expected[i]); /* the prompt does not count */
+  lap_sampler_destroy(sampler);
+}
+
+static void presence_counts_once_and_frequency_each_time(void **state) {
+  (void)state;
+  const float logits[] = {3, 2.5f, 0};
+  lap_sampling s = neutral;
+  s.temperature = 0;
+  s.presence_penalty = 1; /* 3, 2.5 | 2, 2.5 | 2, 1.5 */
+  check_sequence(s, logits, (const int32_t[]){0, 1, 0, 0, 0}, 5);
+  s.presence_penalty = 0;
+  s.frequency_penalty = 0.4f; /* 3, 2.5 | 2.6, 2.5 | 2.2, 2.5 | 2.2, 2.1 | 1.8, 2.1 | 1.8, 1.7 */
+  check_sequence(s, logits, (const int32_t[]){0, 0, 1, 0, 1, 0}, 6);
+  s.presence_penalty = 0.25f; /* 3, 2.5 | 2.35, 2.5 | 2.35, 1.85 | 1.95, 1.85 | 1.55, 1.85 */
+  check_sequence(s, logits, (const int32_t[]){0, 1, 0, 0, 1}, 5);
+  s.presence_penalty = -2; /* what was chosen is preferred: 5 - 0.4 n */
+  check_sequence(s, logits, (const int32_t[]){0, 0, 0, 0, 0, 0, 0}, 7);
+}
+
+static int32_t choose_biased(const lap_plan *plan, const float *logits, const lap_logit_bias *biases,
+                             int32_t count) {
+  lap_plan copy = *plan;
+  lap_sampling s = neutral;
+  s.temperature = 0;
+  s.logit_bias = biases;
+  s.logit_bias_count = count;
+  return choose(&copy, &s, logits, NULL, 0);
+}
+
+static void biases_are_added_and_ban_at_their_limit(void **state) {
+  (void)state;
+  lap_plan plan = {.vocab_size = 5, .generation = {.suppress_count = 1, .suppress = {4}}};
+  const float logits[] = {3, 2, 1, 0, 9};
+  assert_int_equal(choose_biased(&plan, logits, (lap_logit_bias[]){{1, 0.5f}}, 1), 0);
+  assert_int_equal(choose_biased(&plan, logits, (lap_logit_bias[]){{1, 1.5f}}, 1), 1);
+  assert_int_equal(choose_biased(&plan, logits, (lap_logit_bias[]){{0, -1.5f}}, 1), 1);
+  /* Of one id they add up. */
+  assert_int_equal(choose_biased(&plan, logits, (lap_logit_bias[]){{2, 1.5f}, {2, 1}}, 2), 2);
+  assert_int_equal(choose_biased(&plan, logits, (lap_logit_bias[]){{3, 100}}, 1), 3);
+  /* What is suppressed stays so. */
+  assert_int_equal(choose_biased(&plan, logits, (lap_logit_bias[]){{4, 100}}, 1), 0);
+  /* A ban is one, whatever the logits, and nothing takes it back. */
+  const float far[] = {1000, 2, 1, 0, 9};
+  assert_int_equal(choose_biased(&plan, far, (lap_logit_bias[]){{0, -99}}, 1), 0);
+  assert_int_equal(choose_biased(&plan, far, (lap_logit_bias[]){{0, -100}, {0, 100}}, 2), 1);
+  lap_sampling hot = neutral;
+  hot.temperature = 1000;
+  hot.logit_bias = (lap_logit_bias[]){{1, -100}, {3, -100}};
+  hot.logit_bias_count = 2;
+  lap_sampler *sampler = make_sampler(&plan, &hot);
+  for (int i = 0; i < 1000; i++) {
+    int32_t id = lap_sampler_next(sampler, logits, NULL, 0);
+    assert_true(id == 0 || id == 2);
+  }
+  lap_sampler_destroy(sampler);
+}
+
+static void what_the_caller_excludes_stays_excluded(void **state) {
+  (void)state;
+  lap_plan plan = {.vocab_size = 4};
+  const float logits[] = {-INFINITY, -INFINITY, -FLT_MAX, -INFINITY};
+  lap_sampling s = neutral;
+  s.repeat_penalty = 2;
+  s.presence_penalty = -2;
+  s.logit_bias = (lap_logit_bias[]){{1, 100}};
+  s.logit_bias_count = 1;
+  for (int greedy = 0; greedy < 2; greedy++) {
+    s.temperature = greedy ? 0 : 1;
+    lap_sampler *sampler = make_sampler(&plan, &s);
+    for (int i = 0; i < 100; i++)
+      assert_int_equal(lap_sampler_next(sampler, logits, (const int32_t[]){0, 3}, 2), 2);
+    lap_sampler_destroy(sampler);
+  }
+}
+
+/* ---- logarithms of probabilities ------------------------------------------------------------- */
+
+static lap_sampler *logprob_sampler(lap_plan *plan) {
+  /* None of these but the ban may show in a logprob. */
+  static const lap_logit_bias biases[] = {{1, 50}, {2, -100}};
+  lap_sampling s = neutral;
+  s.temperature = 0.1f;
+  s.top_k = 1;
+  s.repeat_penalty = 3;
+  s.presence_penalty = 2;
+  s.logit_bias = biases;
+  s.logit_bias_count = 2;
+  return make_sampler(plan, &s);
+}
+
+static void logprobs_are_those_of_the_models_own_distribution(void **state) {
+  (void)state;
+  lap_plan plan = {.vocab_size = 6, .generation = {.suppress_count = 1, .suppress = {4}}};
+  lap_sampler *sampler = logprob_sampler(&plan);
+  /* Weights 1, 2, (banned), 4, (suppressed), 1: an eighth, a quarter, a half, an eighth. */
+  const float logits[] = {0, 0.69314718f, 7, 1.38629436f, 8, 0};
+  static const double expected[] = {-2.0794415, -1.3862944, -INFINITY, -0.6931472, -INFINITY, -2.0794415};
+  lap_logprob top[LAP_MAX_TOP_LOGPROBS];
+  lap_error error;
+  int32_t found;
+  for (int32_t id = 0; id < 6; id++) {
+    float logprob = 1;
+    lap_sampler_next(sampler, logits, (const int32_t[]){3}, 1);
+    assert_int_equal(lap_sampler_logprobs(sampler, logits, id, &logprob, top, id, &found, &error), LAP_OK);
+    if (isinf(expected[id]))
+      assert_true(isinf(logprob) && logprob < 0);
+    else
+      assert_true(fabs((double)logprob - expected[id]) < 1e-6);
+    assert_int_equal(found, id < 4 ? id : 4); /* two are excluded */
+  }
+  static const int32_t order[] = {3, 1, 0, 5};
+  for (int i = 0; i < 4; i++) {
+    assert_int_equal(top[i].id, order[i]);
+    assert_true(fabs((double)top[i].logprob - expected[order[i]]) < 1e-6);
+  }
+  lap_sampler_destroy(sampler);
+}
+
+static void logprobs_of_a_large_vocabulary_equal_the_reference(void **state) {
+  (void)state;
+  static float logits[MAX_VOCAB];
+  static choice choices[MAX_VOCAB];
+  lap_plan plan = {.vocab_size = MAX_VOCAB, .generation = {.suppress_count = 2, .suppress = {7, 4999}}};
+  lap_sampler *sampler = make_sampler(&plan, &neutral);
+  lap_logprob top[LAP_MAX_TOP_LOGPROBS];
+  lap_error error;
+  int32_t found;
+  double sum = 0;
+  fill_logits(logits, MAX_VOCAB, 12);
+  int count = reference(&plan, &neutral, logits, NULL, 0, choices);
+  for (int i = 0; i < count; i += 97) {
+    float logprob;
+    assert_int_equal(lap_sampler_logprobs(sampler, logits, choices[i].id, &logprob, top, 20, &found, &error),
+                     LAP_OK);
+    assert_true(fabs((double)logprob - log(choices[i].probability)) < 4e-6);
+  }
+  assert_int_equal(found, 20);
+  for (int i = 0; i < 20; i++) {
+    assert_int_equal(top[i].id, choices[i].id);
+    assert_true(fabs((double)top[i].logprob - log(choices[i].probability)) < 4e-6);
+  }
+  for (int32_t id = 0; id < MAX_VOCAB; id++) {
+    float logprob;
+    lap_sampler_logprobs(sampler, logits, id, &logprob, NULL, 0, &found, &error);
+    sum += exp((double)logprob);
+  }
+  assert_true(fabs(sum - 1) < 1e-5);
+  lap_sampler_destroy(sampler);
+}
+
+static void logprobs_are_never_nan(void **state) {
+  (void)state;
+  lap_plan plan = {.vocab_size = 4, .generation = {.suppress_count = 1, .suppress = {0}}};
+  const float cases[][4] = {{FLT_MAX, FLT_MAX, -FLT_MAX, 0},
+                            {-INFINITY, -INFINITY, -INFINITY, -INFINITY},
+                            {0, -INFINITY, 5, -INFINITY},
+                            {0, -1000, 1000, 0}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    for (int32_t id = 0; id < 4; id++) {
+      float logprob;
+      lap_logprob top[4];
+      lap_error error;
+      int32_t found;
+      lap_sampler *sampler = make_sampler(&plan, &neutral);
+      assert_int_equal(lap_sampler_logprobs(sampler, cases[i], id, &logprob, top, 4, &found, &error), LAP_OK);
+      assert_true(logprob <= 0); /* false for NaN */
+      for (int k = 0; k < found; k++) assert_true(top[k].logprob <= 0 && top[k].id != 0);
+      lap_sampler_destroy(sampler);
+    }
+}
+
+static void logprobs_draw_nothing_and_name_what_is_wrong(void **state) {
+  (void)state;
+  lap_plan plan = {.vocab_size = 8};
+  lap_sampling sampling = neutral;
+  sampling.seed = 42;
+  const float logits[8] = {0};
+  float logprob;
+  lap_logprob top[LAP_MAX_TOP_LOGPROBS];
+  lap_error error;
+  int32_t found;
+  lap_sampler *sampler = make_sampler(&plan, &sampling), *other = make_sampler(&plan, &sampling);
+  for (int i = 0; i < 20; i++) {
+    assert_int_equal(lap_sampler_logprobs(sampler, logits, 3, &logprob, top, 5, &found, &error), LAP_OK);
+    assert_int_equal(lap_sampler_next(sampler, logits, NULL, 0), lap_sampler_next(other, logits, NULL, 0));
+  }
+  static const struct {
+    int32_t id, top_count;
+    const char *field;
+  } wrong[] = {{-1, 0, "logprobs"}, {8, 0, "logprobs"}, {0, -1, "top_logprobs"}, {0, 21, "top_logprobs"}};
+  for (int i = 0; i < 4; i++) {
+    assert_int_equal(
+        lap_sampler_logprobs(sampler, logits, wrong[i].id, &logprob, top, wrong[i].top_count, &found, &error),
+        LAP_ERROR_ARGUMENT);
+    assert_int_equal(strncmp(error.message, wrong[i].field, strlen(wrong[i].field)), 0);
+  }
+  lap_sampler_destroy(sampler);
+  lap_sampler_destroy(other);
+}
+
 /* ---- drawing --------------------------------------------------------------------------------- */
 
 static void top_k_keeps_the_lower_ids_of_equal_logits(void **state) {
@@ -369,6 +587,7 @@ static void extreme_values_leave_the_best_token(void **state) {
 
 static void draws_equal_the_reference(void **state) {
   (void)state;
+  static const lap_logit_bias biases[] = {{3, 1.25f}, {17, -2}, {30, 2}, {30, 0.5f}};
   static const lap_sampling cases[] = {
       {.temperature = 1, .top_p = 1, .repeat_penalty = 1, .repeat_last = 64, .seed = 1},
       {.temperature = 1, .top_p = 0.95f, .top_k = 64, .repeat_penalty = 1, .repeat_last = 64, .seed = 2},
@@ -383,6 +602,13 @@ static void draws_equal_the_reference(void **state) {
       {.temperature = 3, .top_p = 0.8f, .min_p = 0.05f, .repeat_penalty = 0.5f, .repeat_last = 64, .seed = 5},
       {.temperature = 2, .top_p = 0.99f, .top_k = 1500, .repeat_penalty = 1, .repeat_last = 0, .seed = 6},
       {.temperature = 2, .top_p = 0.99f, .top_k = 1024, .repeat_penalty = 1.1f, .repeat_last = 9, .seed = 7},
+      {.temperature = 1.5f,
+       .top_p = 0.95f,
+       .repeat_penalty = 1.2f,
+       .repeat_last = 64,
+       .seed = 9,
+       .logit_bias = biases,
+       .logit_bias_count = 4},
       {.temperature = 50,
        .top_p = 1,
        .top_k = 0,
@@ -459,6 +685,40 @@ static void values_out_of_range_are_refused_by_name(void **state) {
   s = neutral;
   s.repeat_last = -1;
   check_refused(s, "repeat_last");
+  static const float penalties[] = {-2.1f, 2.1f, NAN, INFINITY};
+  for (int i = 0; i < 4; i++) {
+    s = neutral;
+    s.presence_penalty = penalties[i];
+    check_refused(s, "presence_penalty");
+    s = neutral;
+    s.frequency_penalty = penalties[i];
+    check_refused(s, "frequency_penalty");
+  }
+}
+
+static void biases_out_of_range_are_refused_by_name(void **state) {
+  (void)state;
+  static const lap_logit_bias wrong[] = {{-1, 0},      {8, 0},   {0, 100.5f},
+                                         {0, -100.5f}, {0, NAN}, {0, -INFINITY}};
+  lap_sampling s = neutral;
+  for (int i = 0; i < 6; i++) {
+    s.logit_bias = (lap_logit_bias[]){{1, 1}, wrong[i]};
+    s.logit_bias_count = 2;
+    check_refused(s, "logit_bias");
+  }
+  s.logit_bias = NULL;
+  check_refused(s, "logit_bias");
+  s.logit_bias_count = -1;
+  check_refused(s, "logit_bias");
+  lap_logit_bias all[8];
+  for (int32_t id = 0; id < 8; id++) all[id] = (lap_logit_bias){id, -100};
+  s.logit_bias = all;
+  s.logit_bias_count = 8;
+  check_refused(s, "logit_bias");
+  s.logit_bias_count = 7;
+  lap_plan plan = {.vocab_size = 8};
+  const float logits[8] = {0};
+  assert_int_equal(choose(&plan, &s, logits, NULL, 0), 7);
 }
 
 static void a_plan_that_suppresses_everything_is_refused(void **state) {
@@ -501,12 +761,20 @@ int main(void) {
       cmocka_unit_test(the_penalty_looks_back_only_repeat_last_tokens),
       cmocka_unit_test(ids_outside_the_vocabulary_are_no_penalty),
       cmocka_unit_test(the_callers_logits_are_not_changed),
+      cmocka_unit_test(presence_counts_once_and_frequency_each_time),
+      cmocka_unit_test(biases_are_added_and_ban_at_their_limit),
+      cmocka_unit_test(what_the_caller_excludes_stays_excluded),
+      cmocka_unit_test(logprobs_are_those_of_the_models_own_distribution),
+      cmocka_unit_test(logprobs_of_a_large_vocabulary_equal_the_reference),
+      cmocka_unit_test(logprobs_are_never_nan),
+      cmocka_unit_test(logprobs_draw_nothing_and_name_what_is_wrong),
       cmocka_unit_test(top_k_keeps_the_lower_ids_of_equal_logits),
       cmocka_unit_test(top_p_keeps_the_fewest_that_reach_it),
       cmocka_unit_test(extreme_values_leave_the_best_token),
       cmocka_unit_test(draws_equal_the_reference),
       cmocka_unit_test(one_number_is_used_for_each_token),
       cmocka_unit_test(values_out_of_range_are_refused_by_name),
+      cmocka_unit_test(biases_out_of_range_are_refused_by_name),
       cmocka_unit_test(a_plan_that_suppresses_everything_is_refused),
       cmocka_unit_test(defaults_are_those_of_the_checkpoint),
   };
