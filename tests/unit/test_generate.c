@@ -1,18 +1,14 @@
 /* test_generate.c: generation with Pebble: what ends it, what of the text is shown and when.
  *
  * generate.c is included, so that its text filter can be fed with tokens of the test's choice. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "support/check.h"
+/* after the headers that cmocka wants before it */
+#include <math.h>
+#include <unistd.h>
 #include <yajl/yajl_tree.h>
 
 #include "engine/generate.c"
+#include "support/checkpoint_writer.h"
 
 #define PEBBLE SOURCE_DIR "/models/pebble"
 #define EXAM   SOURCE_DIR "/tests/data/exam.json"
@@ -288,6 +284,109 @@ static void options_out_of_range_are_refused_by_name(void **state) {
   check_options_refused((lap_generate_options){.stop_count = 1}, "stop");
 }
 
+/* ---- end tokens and suppressed ones ---------------------------------------------------------- */
+
+/* Pebble with these end tokens in config.json ("" or a member with a comma) and this generation_config.json.
+ */
+static lap_model *open_variant(const char *eos_member, const char *defaults, char **directory) {
+  static const char *const shared[] = {"model.safetensors", "tokenizer.json"};
+  size_t bytes;
+  unsigned char *file = read_all(PEBBLE "/config.json", &bytes);
+  char *config = strndup((char *)file, bytes);
+  assert_non_null(config);
+  char *text = replaced(config, "\"eos_token_id\": 1,", "");
+  char *whole = replaced(text, "\"eos_token_id\": [\n  1,\n  6\n ],", eos_member);
+  *directory = make_directory();
+  write_file(*directory, "config.json", whole, strlen(whole));
+  write_file(*directory, "generation_config.json", defaults, strlen(defaults));
+  for (int i = 0; i < 2; i++)
+    assert_int_equal(symlink(path_of(PEBBLE "/%s", shared[i]), path_of("%s/%s", *directory, shared[i])), 0);
+  free(file), free(config), free(text), free(whole);
+  lap_error error;
+  lap_model *model;
+  expect_ok(lap_model_open(*directory, LAP_KV_CONFIG, &model, &error), &error);
+  return model;
+}
+
+/* Three tokens, of which `id` has by far the largest logit. */
+static lap_generate_result generate_biased(lap_model *model, int32_t id, float temperature, int32_t *said) {
+  const lap_logit_bias bias = {id, 100};
+  lap_sampling sampling = greedy;
+  sampling.temperature = temperature;
+  sampling.logit_bias = &bias;
+  sampling.logit_bias_count = 1;
+  memset(&got, 0, sizeof got);
+  lap_session *session = start(model, NULL);
+  lap_generate_result result =
+      generate_in(session, &sampling, "Once", (lap_generate_options){.max_tokens = 3}, &got);
+  int64_t count;
+  const int32_t *tokens = lap_session_tokens(session, &count);
+  for (int i = 0; i < 2 && i < result.generated_tokens - 1; i++)
+    said[i] = tokens[count - result.generated_tokens + 1 + i];
+  said[result.generated_tokens - 1] = result.last_token;
+  lap_session_destroy(session);
+  return result;
+}
+
+static void every_end_token_of_the_checkpoint_ends_it_and_no_other(void **state) {
+  (void)state;
+  static const int32_t ids[] = {50, 106, 1, 212};
+  static const struct {
+    const char *config, *generation;
+    bool ends[4];
+  } cases[] = {
+      {"\"eos_token_id\": 106,", "{}", {false, true, false, false}},
+      {"\"eos_token_id\": [1, 106],", "{\"eos_token_id\": [1, 106, 50]}", {true, true, true, false}},
+      {"", "{\"eos_token_id\": 50}", {true, false, false, false}},
+      {"", "{\"eos_token_id\": [106, 1]}", {false, true, true, false}},
+      {"", "{}", {false, false, false, false}},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char *directory;
+    lap_model *model = open_variant(cases[i].config, cases[i].generation, &directory);
+    for (int k = 0; k < 4; k++) {
+      int32_t said[3];
+      lap_generate_result result = generate_biased(model, ids[k], 0, said);
+      assert_int_equal(result.finish, cases[i].ends[k] ? LAP_FINISH_EOS : LAP_FINISH_LENGTH);
+      assert_int_equal(result.generated_tokens, cases[i].ends[k] ? 1 : 3);
+      assert_int_equal(said[0], ids[k]);
+    }
+    lap_model_close(model);
+    remove_directory(directory);
+  }
+}
+
+static void suppressed_tokens_are_never_said(void **state) {
+  (void)state;
+  char *directory;
+  lap_error error;
+  lap_model *model = open_variant("", "{\"suppress_tokens\": [50, 212]}", &directory);
+  for (int32_t id = 50; id <= 212; id += 162)
+    for (int temperature = 0; temperature < 2; temperature++) {
+      int32_t said[3];
+      lap_generate_result result = generate_biased(model, id, (float)temperature, said);
+      assert_int_equal(result.generated_tokens, 3);
+      for (int i = 0; i < 3; i++) assert_int_not_equal(said[i], id);
+    }
+  float *logits = malloc((size_t)lap_model_vocab_size(model) * sizeof *logits), logprob;
+  assert_non_null(logits);
+  lap_session *session = start(model, NULL);
+  lap_sampler *sampler;
+  lap_logprob top[LAP_MAX_TOP_LOGPROBS];
+  int32_t found;
+  expect_ok(lap_session_eval(session, (const int32_t[]){2, 315}, 2, 1, logits, &error), &error);
+  expect_ok(lap_sampler_create(model, &greedy, &sampler, &error), &error);
+  expect_ok(lap_sampler_logprobs(sampler, logits, 50, &logprob, top, 20, &found, &error), &error);
+  assert_true(logprob == -INFINITY);
+  expect_ok(lap_sampler_logprobs(sampler, logits, top[0].id, &logprob, NULL, 0, &found, &error), &error);
+  assert_true(logprob == top[0].logprob && logprob < 0 && logprob > -20);
+  lap_sampler_destroy(sampler);
+  lap_session_destroy(session);
+  free(logits);
+  lap_model_close(model);
+  remove_directory(directory);
+}
+
 /* ---- stop strings ---------------------------------------------------------------------------- */
 
 /* The text up to the first of the stop strings. */
@@ -360,13 +459,15 @@ static void feed_bytes(text_filter *filter, const char *bytes, size_t length) {
 
 static const char *filtered(const char *bytes, size_t length, const char *const *stops, int count,
                             bool *stopped) {
-  const lap_generate_options how = {.stop = stops, .stop_count = count, .text = collect, .context = &got};
+  const lap_generate_options how = {.text = collect, .context = &got};
   text_filter filter = {.options = &how};
+  lap_error error;
   memset(&got, 0, sizeof got);
+  assert_int_equal(lap_stop_create(stops, count, &filter.stop, &error), LAP_OK);
   feed_bytes(&filter, bytes, length);
   assert_int_equal(end_text(&filter, NULL), LAP_OK);
-  *stopped = filter.stopped;
-  free(filter.text);
+  *stopped = lap_stop_found(filter.stop);
+  close_filter(&filter);
   return got.text;
 }
 
@@ -399,40 +500,6 @@ static void stop_strings_cross_characters_and_tokens(void **state) {
   /* One that appears only when the broken rest is written out. */
   assert_string_equal(filtered("ab\xf0\x9f", 4, (const char *[]){"b" BROKEN}, 1, &stopped), "a");
   assert_true(stopped);
-}
-
-static void a_beginning_inside_a_beginning_is_found(void **state) {
-  (void)state;
-  bool stopped;
-  assert_string_equal(filtered("aaab", 4, (const char *[]){"aab"}, 1, &stopped), "a");
-  assert_true(stopped);
-  assert_string_equal(filtered("abababc", 7, (const char *[]){"ababc"}, 1, &stopped), "ab");
-  assert_true(stopped);
-  assert_string_equal(filtered("aaaa", 4, (const char *[]){"aab"}, 1, &stopped), "aaaa");
-  assert_false(stopped);
-}
-
-static void nothing_waits_longer_than_it_must(void **state) {
-  (void)state;
-  const lap_generate_options how = {
-      .stop = (const char *[]){"abc"}, .stop_count = 1, .text = collect, .context = &got};
-  text_filter filter = {.options = &how};
-  static const size_t shown_after[] = {0, 0, 3, 4, 4, 5}; /* a b x | y | a | a */
-  memset(&got, 0, sizeof got);
-  for (int i = 0; i < 6; i++) {
-    feed_bytes(&filter, &"abxyaa"[i], 1);
-    assert_int_equal(got.length, shown_after[i]);
-  }
-  free(filter.text);
-}
-
-static void zero_bytes_are_text(void **state) {
-  (void)state;
-  bool stopped;
-  filtered("a\0b-c", 5, (const char *[]){"-"}, 1, &stopped);
-  assert_true(stopped);
-  assert_int_equal(got.length, 3);
-  assert_memory_equal(got.text, "a\0b", 3);
 }
 
 /* ---- reproducibility ------------------------------------------------------------------------- */
@@ -571,15 +638,14 @@ int main(void) {
       cmocka_unit_test(the_context_ends_it),
       cmocka_unit_test(the_progress_callback_ends_the_prompt),
       cmocka_unit_test(options_out_of_range_are_refused_by_name),
+      cmocka_unit_test(every_end_token_of_the_checkpoint_ends_it_and_no_other),
+      cmocka_unit_test(suppressed_tokens_are_never_said),
       cmocka_unit_test(any_part_of_the_text_stops_it_where_it_first_appears),
       cmocka_unit_test(the_first_of_several_stop_strings_counts),
       cmocka_unit_test(text_that_only_began_a_stop_string_is_shown),
       cmocka_unit_test(characters_appear_whole),
       cmocka_unit_test(an_unfinished_character_is_shown_as_broken_at_the_end),
       cmocka_unit_test(stop_strings_cross_characters_and_tokens),
-      cmocka_unit_test(a_beginning_inside_a_beginning_is_found),
-      cmocka_unit_test(nothing_waits_longer_than_it_must),
-      cmocka_unit_test(zero_bytes_are_text),
       cmocka_unit_test(the_text_is_that_of_all_tokens_together),
       cmocka_unit_test(same_seed_same_text_with_any_threads_and_chunks),
       cmocka_unit_test(greedy_text_is_what_the_reference_said_with_plain_kv),
