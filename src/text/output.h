@@ -9,9 +9,9 @@
  *
  * The text of the events, put together, and the calls do not depend on how the input was divided.
  *
- * White space next to a thought or a call is layout and dropped; of a thought itself, the line break after
- * its name and one before its end are. All other text is kept as it is, but always valid UTF-8 (U+FFFD for
- * broken parts).
+ * White space next to a thought or a call is layout and dropped (unless it is 256 bytes long); of a thought
+ * itself, the line break after its name and one before its end are. All other text is kept as it is, but
+ * always valid UTF-8 (U+FFFD for broken parts).
  *
  * A call is reported when it is complete: at its end tag, or where another marker or the end of the answer
  * shows that the tag is missing. A body that is no call (tool_call.h) becomes content, markers and all, so
