@@ -16,11 +16,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <yajl/yajl_parse.h>
 
-#include "base/bytes.h"
 #include "base/file.h"
+#include "base/siphash.h"
 
 /* Values in a document: far above any tokenizer or header, low enough that a hostile file of single
  * digits cannot ask for many times its size in nodes. */
@@ -79,43 +78,14 @@ static char *arena_string(lap_json_document *document, const void *bytes, size_t
 
 /* ---- the table of members ---- */
 
-static uint64_t rotate(uint64_t v, int by) {
-  return v << by | v >> (64 - by);
-}
-
-static void sip_round(uint64_t v[4]) {
-  v[0] += v[1], v[1] = rotate(v[1], 13) ^ v[0], v[0] = rotate(v[0], 32);
-  v[2] += v[3], v[3] = rotate(v[3], 16) ^ v[2];
-  v[0] += v[3], v[3] = rotate(v[3], 21) ^ v[0];
-  v[2] += v[1], v[1] = rotate(v[1], 17) ^ v[2], v[2] = rotate(v[2], 32);
-}
-
-static void sip_word(uint64_t v[4], uint64_t word) {
-  v[3] ^= word;
-  sip_round(v);
-  v[0] ^= word;
-}
-
-/* SipHash-1-3 of the parent's address and the key. */
-static uint64_t hash_member(const lap_json_document *document, const lap_json *parent, const char *key,
-                            size_t length) {
-  uint64_t v[4] = {document->hash_key[0] ^ 0x736f6d6570736575, document->hash_key[1] ^ 0x646f72616e646f6d,
-                   document->hash_key[0] ^ 0x6c7967656e657261, document->hash_key[1] ^ 0x7465646279746573};
-  sip_word(v, (uint64_t)(uintptr_t)parent);
-  size_t i = 0;
-  for (; i + 8 <= length; i += 8) sip_word(v, lap_load_u64(key + i));
-  uint64_t last = (uint64_t)length << 56;
-  memcpy(&last, key + i, length - i); /* at most 7 bytes: the length's own byte stays */
-  sip_word(v, last);
-  v[2] ^= 0xff;
-  for (int round = 0; round < 3; round++) sip_round(v);
-  return v[0] ^ v[1] ^ v[2] ^ v[3];
+static uint64_t hash_member(const lap_json_document *document, const lap_json *parent, const char *key) {
+  return lap_siphash(document->hash_key, (uint64_t)(uintptr_t)parent, key, strlen(key));
 }
 
 /* The slot that holds the member, or the free one where it belongs. */
 static size_t find_slot(const lap_json_document *document, const lap_json *parent, const char *key) {
   size_t mask = document->slots - 1;
-  size_t at = (size_t)hash_member(document, parent, key, strlen(key)) & mask;
+  size_t at = (size_t)hash_member(document, parent, key) & mask;
   for (; document->slot[at]; at = (at + 1) & mask)
     if (document->slot[at]->parent == parent && !strcmp(document->slot[at]->key, key)) break;
   return at;
@@ -428,9 +398,7 @@ static lap_status run_parser(builder *b, const char *text, size_t length) {
 static lap_json_document *new_document(const char *file) {
   lap_json_document *document = calloc(1, sizeof *document);
   if (!document) return NULL;
-  /* Without entropy the table still works; only its defence against chosen keys is weaker. */
-  if (getrandom(document->hash_key, sizeof document->hash_key, GRND_NONBLOCK) < 0)
-    document->hash_key[0] = (uint64_t)(uintptr_t)document;
+  lap_siphash_key(document->hash_key, document);
   document->file = arena_string(document, file, strlen(file));
   if (document->file && grow_table(document)) return document;
   lap_json_free(document);
