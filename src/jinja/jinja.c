@@ -1,0 +1,262 @@
+/* jinja.c: compiling and rendering: where both start, end and fail.
+ *
+ * Both run with the C locale's decimal point, for their thread only, and end by returning or by a jump back
+ * here; what they allocated is in one arena, which is kept (a template) or cleared (a render). */
+#include "jinja/jinja.h"
+
+#include <locale.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "jinja/run.h"
+
+enum {
+  MAX_TEMPLATE_BYTES = 256 << 20 /* of the tree and all: more than the longest source can need */
+};
+
+static const lap_jinja_limits default_limits = {
+    .output_bytes = 64 << 20, .memory_bytes = 512 << 20, .steps = 50000000, .depth = 1000};
+
+/* ---- messages ---- */
+
+void lap_jinja_locate(const lap_jinja_template *compiled, size_t offset, size_t *line, size_t *column) {
+  if (offset > compiled->length) offset = compiled->length;
+  const char *begin = compiled->source, *end = begin + offset, *newline;
+  *line = 1;
+  while ((newline = memchr(begin, '\n', (size_t)(end - begin)))) {
+    begin = newline + 1;
+    ++*line;
+  }
+  *column = 1;
+  for (; begin < end; begin++) *column += ((unsigned char)*begin & 0xc0) != 0x80;
+}
+
+static void report(const lap_jinja_template *compiled, lap_error *error, lap_status status, size_t offset,
+                   const char *format, va_list arguments) {
+  char what[sizeof error->message];
+  vsnprintf(what, sizeof what, format, arguments);
+  size_t line, column;
+  lap_jinja_locate(compiled, offset, &line, &column);
+  lap_fail(error, status, "%s:%zu:%zu: %s", compiled->name, line, column, what);
+}
+
+void lap_jinja_refuse(lap_jinja_compiler *c, lap_status status, size_t offset, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  report(c->compiled, c->error, status, offset, format, arguments);
+  va_end(arguments);
+  c->status = status;
+  longjmp(c->failed, 1);
+}
+
+static void fail_at(state *s, lap_status status, const char *format, va_list arguments) {
+  report(s->compiled, s->error, status, s->at, format, arguments);
+  s->status = status;
+}
+
+void lap_jinja_fail_with(state *s, lap_status status, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  fail_at(s, status, format, arguments);
+  va_end(arguments);
+  longjmp(s->failed, 1);
+}
+
+void lap_jinja_fail(state *s, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  fail_at(s, LAP_ERROR_FORMAT, format, arguments);
+  va_end(arguments);
+  longjmp(s->failed, 1);
+}
+
+/* ---- the locale ---- */
+
+typedef struct plain_locale {
+  locale_t plain, previous;
+} plain_locale;
+
+static bool enter_plain_locale(plain_locale *l) {
+  l->plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+  if (!l->plain) return false;
+  l->previous = uselocale(l->plain);
+  return true;
+}
+
+static void leave_plain_locale(const plain_locale *l) {
+  uselocale(l->previous);
+  freelocale(l->plain);
+}
+
+/* ---- compiling ---- */
+
+static void compiler_exhausted(void *context, bool refused) {
+  lap_jinja_compiler *c = context;
+  (void)refused;
+  c->status = lap_fail(c->error, LAP_ERROR_MEMORY, "%s: out of memory for a template", c->compiled->name);
+  longjmp(c->failed, 1);
+}
+
+/* Lexes and parses; in a function of its own, so that the jump crosses no variable that changes. */
+static lap_status run_compiler(lap_jinja_compiler *c) {
+  if (!setjmp(c->failed)) {
+    lap_jinja_lex(c);
+    lap_jinja_parse(c);
+  }
+  return c->status;
+}
+
+static lap_status compile_into(lap_jinja_template *compiled, const lap_jinja_syntax *syntax,
+                               lap_error *error) {
+  static const lap_jinja_syntax transformers = {.trim_blocks = true, .lstrip_blocks = true};
+  lap_jinja_compiler c = {.compiled = compiled,
+                          .arena = &compiled->arena,
+                          .syntax = syntax ? *syntax : transformers,
+                          .error = error,
+                          .status = LAP_OK};
+  if (compiled->length > LAP_JINJA_MAX_SOURCE_BYTES)
+    return lap_fail(error, LAP_ERROR_FORMAT, "%s:1:1: the template is longer than %d bytes", compiled->name,
+                    LAP_JINJA_MAX_SOURCE_BYTES);
+  compiled->arena.exhausted = compiler_exhausted;
+  compiled->arena.exhausted_context = &c;
+  lap_status status = run_compiler(&c);
+  compiled->arena.exhausted = NULL;
+  return status;
+}
+
+lap_status lap_jinja_compile(const char *source, size_t length, const char *name,
+                             const lap_jinja_syntax *syntax, lap_jinja_template **out, lap_error *error) {
+  plain_locale l;
+  *out = NULL;
+  lap_jinja_template *compiled = calloc(1, sizeof *compiled);
+  char *copied = strdup(name);
+  if (!compiled || !copied || !enter_plain_locale(&l)) {
+    free(compiled);
+    free(copied);
+    return lap_fail(error, LAP_ERROR_MEMORY, "%s: out of memory for a template", name);
+  }
+  lap_jinja_arena_init(&compiled->arena, MAX_TEMPLATE_BYTES);
+  compiled->name = copied;
+  compiled->source = source;
+  compiled->length = length;
+  lap_status status = compile_into(compiled, syntax, error);
+  leave_plain_locale(&l);
+  if (status == LAP_OK)
+    *out = compiled;
+  else
+    lap_jinja_free(compiled);
+  return status;
+}
+
+void lap_jinja_free(lap_jinja_template *compiled) {
+  if (!compiled) return;
+  lap_jinja_arena_clear(&compiled->arena);
+  free(compiled->name);
+  free(compiled);
+}
+
+/* ---- rendering ---- */
+
+static void render_exhausted(void *context, bool refused) {
+  state *s = context;
+  if (refused)
+    lap_jinja_fail_with(s, LAP_ERROR_UNSUPPORTED, "the template needs more than %zu bytes of memory",
+                        s->limits.memory_bytes);
+  lap_jinja_fail_with(s, LAP_ERROR_MEMORY, "out of memory");
+}
+
+static lap_jinja_limits limits_of(const lap_jinja_options *options) {
+  lap_jinja_limits l = options ? options->limits : default_limits;
+  if (!l.output_bytes) l.output_bytes = default_limits.output_bytes;
+  if (!l.memory_bytes) l.memory_bytes = default_limits.memory_bytes;
+  if (!l.steps) l.steps = default_limits.steps;
+  if (l.depth <= 0) l.depth = default_limits.depth;
+  return l;
+}
+
+/* The caller's lists and dicts again, in the render's arena, where the template may change them; strings are
+ * shared. */
+static value copy_of(state *s, value v) {
+  if (v.type != LAP_JINJA_LIST && v.type != LAP_JINJA_DICT) return v;
+  value copy = v.type == LAP_JINJA_LIST ? lap_jinja_new_list(&s->arena) : lap_jinja_new_dict(&s->arena);
+  lap_jinja_descend(s);
+  if (v.type == LAP_JINJA_LIST) {
+    for (size_t i = 0; i < v.list->count; i++)
+      lap_jinja_append(&s->arena, copy, copy_of(s, v.list->items[i]));
+  } else {
+    for (size_t i = 0; i < v.dict->count; i++)
+      lap_jinja_dict_put(&s->arena, copy.dict, v.dict->entries[i].key, copy_of(s, v.dict->entries[i].value));
+  }
+  lap_jinja_ascend(s);
+  return copy;
+}
+
+/* Copies the context and executes the template; the jump of an error ends here. */
+static lap_status run(state *s, lap_jinja_out *out, value context) {
+  if (!setjmp(s->failed)) {
+    s->out = out;
+    s->context = copy_of(s, context).dict;
+    s->scope = lap_jinja_new_scope(s, NULL);
+    lap_jinja_execute(s, s->compiled->body);
+  }
+  return s->status;
+}
+
+static size_t count_runs(const lap_jinja_out *out) {
+  size_t count = out->length > 0;
+  for (size_t i = 1; i < out->length; i++) count += out->marks[i] != out->marks[i - 1];
+  return count;
+}
+
+static lap_status hand_over(const lap_jinja_out *text, const char *name, lap_jinja_output *out,
+                            lap_error *error) {
+  size_t count = count_runs(text);
+  out->text = malloc(text->length + 1);
+  out->runs = malloc((count + 1) * sizeof *out->runs);
+  if (!out->text || !out->runs) {
+    lap_jinja_output_free(out);
+    return lap_fail(error, LAP_ERROR_MEMORY, "%s: out of memory for %zu bytes of output", name, text->length);
+  }
+  if (text->length) memcpy(out->text, text->data, text->length);
+  out->text[text->length] = '\0';
+  out->length = text->length;
+  for (size_t i = 0; i < text->length; i++) {
+    if (i == 0 || text->marks[i] != text->marks[i - 1])
+      out->runs[out->run_count++] = (lap_jinja_run){.begin = i, .from_template = text->marks[i] != 0};
+    out->runs[out->run_count - 1].length++;
+  }
+  return LAP_OK;
+}
+
+lap_status lap_jinja_render(const lap_jinja_template *compiled, const lap_jinja_arena *of_context,
+                            lap_jinja_value context, const lap_jinja_options *options, lap_jinja_output *out,
+                            lap_error *error) {
+  *out = (lap_jinja_output){0};
+  if (of_context->failed)
+    return lap_fail(error, LAP_ERROR_MEMORY, "%s: the context did not fit into memory", compiled->name);
+  if (context.type != LAP_JINJA_DICT)
+    return lap_fail(error, LAP_ERROR_FORMAT, "%s: the context is no dict", compiled->name);
+  plain_locale l;
+  if (!enter_plain_locale(&l)) return lap_fail(error, LAP_ERROR_MEMORY, "%s: out of memory", compiled->name);
+  state s = {.compiled = compiled,
+             .limits = limits_of(options),
+             .now = options ? options->now : NULL,
+             .error = error,
+             .status = LAP_OK};
+  lap_jinja_out text = {.max_bytes = s.limits.output_bytes};
+  lap_jinja_arena_init(&s.arena, s.limits.memory_bytes);
+  s.arena.exhausted = render_exhausted;
+  s.arena.exhausted_context = &s;
+  lap_status status = run(&s, &text, context);
+  leave_plain_locale(&l);
+  if (status == LAP_OK) status = hand_over(&text, compiled->name, out, error);
+  lap_jinja_arena_clear(&s.arena);
+  return status;
+}
+
+void lap_jinja_output_free(lap_jinja_output *output) {
+  free(output->text);
+  free(output->runs);
+  *output = (lap_jinja_output){0};
+}
