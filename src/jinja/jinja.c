@@ -16,7 +16,7 @@ enum {
 };
 
 static const lap_jinja_limits default_limits = {
-    .output_bytes = 64 << 20, .memory_bytes = 512 << 20, .steps = 50000000, .depth = 1000};
+    .output_bytes = 64 << 20, .memory_bytes = 512 << 20, .steps = 200000000, .depth = 1000};
 
 /* ---- messages ---- */
 

@@ -40,7 +40,7 @@ typedef struct lap_jinja_limits {
   size_t output_bytes; /* of the rendered text; 0 = 64 MiB */
   size_t memory_bytes; /* of all values; 0 = 512 MiB */
   uint64_t steps;      /* a step is an expression, a statement, an element or a few dozen bytes of text;
-                          0 = 50 million, a few seconds */
+                          0 = 200 million, some seconds */
   int depth;           /* of evaluation, through macros; 0 = 1000, which needs less than 1 MiB of stack */
 } lap_jinja_limits;
 
