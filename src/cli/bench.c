@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/bench_shape.h"
+#include "cli/configs.h"
 #include "cli/options.h"
 #include "cli/support.h"
 
@@ -19,6 +21,8 @@ enum {
 
 typedef struct settings {
   const char *model;
+  const char *shape;
+  const char *directory; /* of the shape's checkpoint */
   int64_t prompt;
   int64_t decode;
   int64_t repeat;
@@ -41,6 +45,19 @@ static const lap_option options[] = {
      .argument = "DIR",
      .offset = offsetof(settings, model),
      .help = "The checkpoint; default: $LAPIDARY_MODEL, else the bundled model."},
+    {.kind = LAP_OPTION_TEXT,
+     .name = "shape",
+     .argument = "CONFIG",
+     .offset = offsetof(settings, shape),
+     .choices = lap_config_names,
+     .help = "In place of a checkpoint: forge one of random weights, as lapidary forge does, of one of the "
+             "public "
+             "sizes (" LAP_CONFIG_NAMES ") or of a config.json, and remove it afterwards."},
+    {.kind = LAP_OPTION_TEXT,
+     .name = "dir",
+     .argument = "DIR",
+     .offset = offsetof(settings, directory),
+     .help = "Where --shape has room for it; default: $TMPDIR, else /tmp."},
     {.kind = LAP_OPTION_INTEGER,
      .name = "prompt",
      .argument = "N",
@@ -194,6 +211,14 @@ static bool parse_compared(const lap_verb *verb, const char *text, lap_bench_req
 static bool make_request(const lap_verb *verb, const settings *chosen, lap_bench_request *request) {
   *request =
       (lap_bench_request){.prompt = chosen->prompt, .decode = chosen->decode, .rounds = (int)chosen->repeat};
+  if (chosen->shape && chosen->model) {
+    lap_usage_error(verb, "--shape: contradicts --model");
+    return false;
+  }
+  if (chosen->directory && !chosen->shape) {
+    lap_usage_error(verb, "--dir: goes with --shape");
+    return false;
+  }
   if (chosen->json && chosen->markdown) {
     lap_usage_error(verb, "--json: contradicts --markdown");
     return false;
@@ -251,12 +276,16 @@ static lap_status show(const settings *chosen, const lap_bench_results *results,
 
 static lap_status work(const settings *chosen, lap_bench_request *request, lap_error *error) {
   lap_bench_results results = {0};
+  lap_bench_shape shape = {0};
   char *directory = NULL;
   FILE *picture = NULL;
-  lap_status status = lap_find_model(chosen->model, &directory, error);
-  request->directory = directory;
+  lap_status status = chosen->shape ? LAP_OK : lap_find_model(chosen->model, &directory, error);
   if (status == LAP_OK) status = open_picture(chosen->svg, &picture, error);
+  if (status == LAP_OK && chosen->shape)
+    status = lap_bench_shape_make(chosen->shape, chosen->directory, &shape, error);
+  request->directory = chosen->shape ? shape.checkpoint : directory;
   if (status == LAP_OK) status = lap_bench_measure(request, &results, error);
+  lap_bench_shape_remove(&shape);
   if (status == LAP_OK) status = show(chosen, &results, error);
   if (status == LAP_OK && picture) status = write_picture(chosen->svg, picture, &results, error);
   close_picture(chosen->svg, picture);

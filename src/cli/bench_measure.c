@@ -36,6 +36,7 @@ typedef struct bench {
 typedef struct runner {
   lap_session *session;
   int64_t depth;
+  size_t kv_bytes; /* the most that it held after a sample; a snapshot that is restored may take less again */
 } runner;
 
 lap_ceiling lap_bench_ceiling_of(lap_bench_kind kind) {
@@ -79,12 +80,12 @@ static uint64_t resident_file_bytes(void) {
 }
 
 /* A system that does not tell has touched all that the plan uses, at most. */
-static lap_bench_memory memory_of(const bench *b, const lap_session *session) {
-  lap_stats stats = lap_session_stats(session);
+static lap_bench_memory memory_of(const bench *b, const runner *r) {
+  lap_stats stats = lap_session_stats(r->session);
   uint64_t now = resident_file_bytes();
   return (lap_bench_memory){
       .weights = now > b->files_before ? now - b->files_before : lap_plan_measure(b->plan).weights,
-      .kv = stats.kv_bytes,
+      .kv = r->kv_bytes,
       .scratch = stats.scratch_bytes,
   };
 }
@@ -155,19 +156,21 @@ static lap_status settle(bench *b, const runner *r) {
 }
 
 /* Tokens a second; the session is at its depth before and after. */
-static lap_status sample_rate(bench *b, const runner *r, lap_bench_kind kind, int64_t tokens, double *rate) {
+static lap_status sample_rate(bench *b, runner *r, lap_bench_kind kind, int64_t tokens, double *rate) {
   lap_status status = settle(b, r);
   if (status != LAP_OK) return status;
   double start = lap_seconds();
   status = kind == LAP_BENCH_PROMPT ? eval_prompt(b, r, tokens) : eval_one_by_one(b, r, tokens);
   *rate = (double)tokens / (lap_seconds() - start);
+  size_t held = lap_session_stats(r->session).kv_bytes;
+  if (held > r->kv_bytes) r->kv_bytes = held;
   if (status == LAP_OK) status = go_back(b, r);
   return status == LAP_OK ? advance(b, tokens) : status;
 }
 
 /* Round 0 is not counted: it reads the weights from the disk and makes the buffers. */
-static lap_status sample_kind(bench *b, const lap_bench_cell *cell, const runner *r, lap_bench_kind kind,
-                              int round, lap_bench_rate *rate) {
+static lap_status sample_kind(bench *b, const lap_bench_cell *cell, runner *r, lap_bench_kind kind, int round,
+                              lap_bench_rate *rate) {
   double ceilings[LAP_CEILINGS], per_second;
   lap_status status = lap_machine_observe(&b->results->machine, cell->threads, ceilings, b->error);
   if (status == LAP_OK) status = sample_rate(b, r, kind, rate->tokens, &per_second);
@@ -178,7 +181,7 @@ static lap_status sample_kind(bench *b, const lap_bench_cell *cell, const runner
   return LAP_OK;
 }
 
-static lap_status sample_path(bench *b, lap_bench_cell *cell, int path, const runner *r, int round) {
+static lap_status sample_path(bench *b, lap_bench_cell *cell, int path, runner *r, int round) {
   lap_status status = LAP_OK;
   for (int kind = 0; kind < LAP_BENCH_KINDS && status == LAP_OK; kind++)
     if (cell->rate[path][kind].tokens)
@@ -187,7 +190,7 @@ static lap_status sample_path(bench *b, lap_bench_cell *cell, int path, const ru
 }
 
 /* The paths take turns, and turns at going first. */
-static lap_status sample_round(bench *b, lap_bench_cell *cell, const runner *runners, int round) {
+static lap_status sample_round(bench *b, lap_bench_cell *cell, runner *runners, int round) {
   lap_status status = LAP_OK;
   for (int i = 0; i < b->request->paths && status == LAP_OK; i++) {
     int path = (i + round) % b->request->paths;
@@ -212,7 +215,7 @@ static void prepare_cell(const bench *b, lap_bench_cell *cell, int64_t depth, in
 static void finish_cell(const bench *b, lap_bench_cell *cell, const runner *runners) {
   for (int path = 0; path < b->request->paths; path++) {
     lap_stats stats = lap_session_stats(runners[path].session);
-    cell->memory[path] = memory_of(b, runners[path].session);
+    cell->memory[path] = memory_of(b, &runners[path]);
     cell->cut[path] = stats.passes_cut > 0;
     snprintf(b->results->model.isa, sizeof b->results->model.isa, "%s", stats.isa);
   }

@@ -5,13 +5,13 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const names[] = {"e2b", "e4b", "12b", "26b-a4b", "31b", NULL};
+const char *const lap_config_names[] = {"e2b", "e4b", "12b", "26b-a4b", "31b", NULL};
 
 /* Seen from the directory of the program: in the build tree, and installed. */
 static const char *const places[] = {"../models/configs", "../share/lapidary/configs"};
 
 bool lap_is_config_name(const char *text) {
-  for (const char *const *name = names; *name; name++)
+  for (const char *const *name = lap_config_names; *name; name++)
     if (!strcmp(*name, text)) return true;
   return false;
 }

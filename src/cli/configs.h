@@ -8,6 +8,9 @@
 
 #define LAP_CONFIG_NAMES "e2b, e4b, 12b, 26b-a4b, 31b"
 
+/* The same, ended by NULL. */
+extern const char *const lap_config_names[];
+
 /* Paths of a configuration; an empty kv_config stands for none. */
 typedef struct lap_config_sources {
   char config[PATH_MAX], kv_config[PATH_MAX];

@@ -216,13 +216,38 @@ skipped_depths() {
 # A prompt longer than the ring has room for: back by the snapshot, not by trimming.
 wrapped_ring() {
   bench --prompt 800 --decode 2 --repeat 1 --depth 0,200 --threads 2 --json && expect 4 '"kind": ' &&
-    between percent_of_ceiling 0 1000
+    between percent_of_ceiling 0 1000 && between kv_bytes 100000 1e8
+}
+
+# A shape, forged small: there is a configuration of the same kind for it, as `forge` writes one.
+shape() {
+  # Configurations are found from the program's directory.
+  mkdir -p bin && cp "$lapidary" bin/lapidary && ln -sfn "$(dirname "$LAPIDARY_MODEL")" models || return 1
+  bin/lapidary forge e4b tiny --layers 6 --vocab 128 --scale 64 >forged || return 1
+  cp tiny/config.json tiny-e4b.json && mkdir -p elsewhere || return 1
+  bench "${short[@]}" --depth 0 --threads 1 --shape tiny-e4b.json --json && expect 1 '"layers": 6' &&
+    grep -q '"directory": ".*/tiny-e4b"' out && grep -q "\"directory\": \"$TMPDIR/" out || return 1
+  bench "${short[@]}" --depth 0 --threads 1 --shape tiny-e4b.json --dir elsewhere --compare monolith,auto --json &&
+    grep -q '"directory": "elsewhere/' out && [ -z "$(ls elsewhere)" ]
+}
+
+bad_shapes() {
+  refuses 2 '--shape: contradicts --model' --shape e4b -m tiny && refuses 2 '--dir: goes with --shape' --dir . || return 1
+  refuses 1 'e5b: there is no such file' --shape e5b && [ "$(wc -l <err)" -eq 1 ] || return 1
+  refuses 1 'nowhere: ' --shape tiny-e4b.json --dir nowhere && [ "$(wc -l <err)" -eq 1 ] || return 1
+  echo '{"model_type": "gemma4_text", "hidden_size": "wide"}' >broken.json
+  refuses 1 'broken.json: hidden_size' --shape broken.json && [ "$(wc -l <err)" -eq 1 ] || return 1
+  # A file system without room.
+  refuses 1 '/proc: ' --shape tiny-e4b.json --dir /proc && grep -q 'needed for the checkpoint, 0 B are free' err || return 1
+  # Refused when the checkpoint is there, and a full disk: it is gone again.
+  refuses 1 'depth 16000000: skipped' "${short[@]}" --depth 16000000 --shape tiny-e4b.json && [ -z "$(ls temporary)" ] || return 1
+  (ulimit -f 100 && refuses 1 'cannot be written: File too large' --shape tiny-e4b.json) && [ -z "$(ls temporary)" ]
 }
 
 # With job control, because the shell has background jobs ignore Ctrl-C otherwise.
 ctrl_c() {
   set -m
-  "$lapidary" bench --repeat 50 --json --svg stopped.svg >out 2>err </dev/null &
+  "$lapidary" bench --repeat 50 --json --svg stopped.svg "$@" >out 2>err </dev/null &
   local started=$! tries=0
   set +m
   while [ -z "$(ls temporary)" ] && [ $tries -lt 400 ]; do
@@ -240,5 +265,8 @@ check 'what cannot be read or written is refused, a picture kept' bad_surroundin
 check 'depths beyond the context are skipped' skipped_depths
 check 'a prompt that wraps the ring' wrapped_ring
 check 'Ctrl-C ends it, nothing is left' ctrl_c
+check '--shape: forged, measured, removed' shape
+check '--shape: what cannot be forged is refused, nothing is left' bad_shapes
+check '--shape: Ctrl-C leaves nothing' ctrl_c --shape tiny-e4b.json
 
 [ "$failures" -eq 0 ] || { echo "$failures failed"; exit 1; }
