@@ -59,6 +59,12 @@ typedef struct lap_tokenizer lap_tokenizer;
 lap_status lap_model_open(const char *directory, lap_kv_mode kv, lap_model **out, lap_error *error);
 void lap_model_close(lap_model *model);
 
+/* Begins to bring into memory, in a thread of its own, the weights that every token reads, until the first
+ * evaluation or until all are there; returns at once. For a program that has something else to do before it
+ * evaluates (load the tokenizer, wait for a prompt). Does nothing where they do not fit into memory, where
+ * the process has one core, or if called again. Does not change results. */
+void lap_model_warm(lap_model *model);
+
 /* The model's tokenizer, loaded from the directory's tokenizer.json on first use; owned by the model.
  * Not to be called by two threads at once the first time. */
 lap_status lap_model_tokenizer(lap_model *model, const lap_tokenizer **out, lap_error *error);

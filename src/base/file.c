@@ -25,7 +25,8 @@ lap_status lap_file_open(const char *path, int *descriptor, uint64_t *bytes, lap
   return lap_fail(error, LAP_ERROR_IO, "%s: not a regular file", path);
 }
 
-static lap_status read_all(int descriptor, const char *path, char *data, size_t bytes, lap_error *error) {
+lap_status lap_file_read_exactly(int descriptor, const char *path, char *data, size_t bytes,
+                                 lap_error *error) {
   for (size_t used = 0; used < bytes;) {
     ssize_t n = read(descriptor, data + used, bytes - used);
     if (n < 0 && errno == EINTR) continue;
@@ -42,7 +43,7 @@ static lap_status read_and_close(int descriptor, const char *path, size_t bytes,
   lap_status status;
   *data = bytes < SIZE_MAX ? malloc(bytes + 1) : NULL;
   if (*data)
-    status = read_all(descriptor, path, *data, bytes, error);
+    status = lap_file_read_exactly(descriptor, path, *data, bytes, error);
   else
     status = lap_fail(error, LAP_ERROR_MEMORY, "%s: out of memory for %zu bytes", path, bytes);
   close(descriptor);

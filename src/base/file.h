@@ -8,6 +8,10 @@
  * Errors: IO (missing, unreadable, a directory, a FIFO, a device), naming the path. */
 lap_status lap_file_open(const char *path, int *descriptor, uint64_t *bytes, lap_error *error);
 
+/* Reads the next `bytes` of an open file; `path` is for messages. Errors: IO (there are fewer). */
+lap_status lap_file_read_exactly(int descriptor, const char *path, char *data, size_t bytes,
+                                 lap_error *error);
+
 /* Reads a whole file of at most `max_bytes`: `*data` [*bytes] is malloc'd (never NULL on success) and the
  * caller's. Read, not mapped: a file that shrinks while it is parsed must not raise a signal.
  * Errors: as above; IO (it shrank), FORMAT (too large), MEMORY. */

@@ -1,4 +1,4 @@
-/* memory.c: /proc/meminfo and the control groups, read as text.
+/* memory.c: /proc/meminfo and the control groups, read as text; and huge pages.
  *
  * A group's limit binds all groups below it, so every group on the way up to the root is asked. In a
  * container the path that /proc/self/cgroup names may not be there, because only the container's own part is
@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* One version's names, below the directory of a group. */
 typedef struct group_files {
@@ -110,4 +111,18 @@ uint64_t lap_available_memory(const char *root) {
   while (file && fgets(line, sizeof line, file)) apply_line(root, line, &available);
   if (file) fclose(file);
   return available;
+}
+
+enum {
+  HUGE_PAGE = 2 << 20
+};
+
+void *lap_large_alloc(size_t bytes) {
+  if (bytes < HUGE_PAGE || bytes > SIZE_MAX - HUGE_PAGE) return malloc(bytes);
+  bytes = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+  void *memory = aligned_alloc(HUGE_PAGE, bytes);
+#ifdef MADV_HUGEPAGE
+  if (memory) madvise(memory, bytes, MADV_HUGEPAGE); /* refused, it is memory all the same */
+#endif
+  return memory;
 }

@@ -19,8 +19,7 @@
 
 enum {
   READS = 5,
-  PROGRAM_BYTES = 16 << 20,
-  TOKENIZER_FACTOR = 2 /* its tables and the text that they are read from, over the bytes of the file */
+  PROGRAM_BYTES = 16 << 20
 };
 
 static const double GIGA = 1e9;
@@ -95,6 +94,7 @@ static const lap_option options[] = {
 
 /* ---- reckoning ------------------------------------------------------------------------------- */
 
+/* Of the file; its tables take about as much. */
 static uint64_t tokenizer_bytes(const char *directory) {
   char path[4096];
   struct stat status;
@@ -127,7 +127,7 @@ static lap_status reckon(const lap_plan *plan, const lap_forward_code *code, con
   a->mapped = sizes.weights;
   a->resident = sizes.weights - sizes.tables;
   a->decode = sizes.decode;
-  a->other = PROGRAM_BYTES + TOKENIZER_FACTOR * tokenizer_bytes(a->directory);
+  a->other = PROGRAM_BYTES + tokenizer_bytes(a->directory);
   if (a->context > a->limit)
     return lap_fail(error, LAP_ERROR_ARGUMENT, "--ctx: %lld tokens are more than the model's context of %lld",
                     (long long)a->context, (long long)a->limit);

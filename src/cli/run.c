@@ -230,6 +230,7 @@ static lap_status prepare(job *j, const char *operand, lap_error *error) {
   const settings *chosen = j->chosen;
   lap_status status = lap_open_engine(chosen->model, &chosen->engine, &j->opened, error);
   if (status != LAP_OK) return status;
+  if (chosen->engine.threads != 1) lap_model_warm(j->opened.model); /* the tokenizer is loaded meanwhile */
   const lap_sampling sampling = sampling_of(chosen, j->opened.model);
   status = lap_sampler_create(j->opened.model, &sampling, &j->sampler, error);
   if (status == LAP_OK && chosen->restore)

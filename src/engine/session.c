@@ -73,6 +73,7 @@ lap_status lap_session_eval(lap_session *session, const int32_t *ids, int64_t co
     if (ids[i] < 0 || ids[i] >= session->model->plan->vocab_size)
       return lap_fail(error, LAP_ERROR_ARGUMENT, "token %lld: id %d is not in the vocabulary of %d",
                       (long long)i, ids[i], session->model->plan->vocab_size);
+  lap_warming_stop(&session->model->warming);
   lap_status status = reserve_tokens(session, count, error);
   int64_t first_wanted = count - wanted;
   for (int64_t done = 0; status == LAP_OK && done < count;) {
@@ -106,13 +107,18 @@ lap_status lap_session_trim(lap_session *session, int64_t length, lap_error *err
 }
 
 lap_status lap_session_save(const lap_session *session, const char *path, lap_error *error) {
-  return lap_kv_save(session->kv, session->model->fingerprint, session->tokens, path, error);
+  unsigned char fingerprint[LAP_MODEL_FINGERPRINT_BYTES];
+  lap_status status = lap_model_fingerprint(session->model, fingerprint, error);
+  if (status != LAP_OK) return status;
+  return lap_kv_save(session->kv, fingerprint, session->tokens, path, error);
 }
 
 lap_status lap_session_restore(lap_session *session, const char *path, lap_error *error) {
   int32_t *tokens;
   int64_t count;
-  lap_status status = lap_kv_load(session->kv, session->model->fingerprint, path, &tokens, &count, error);
+  unsigned char fingerprint[LAP_MODEL_FINGERPRINT_BYTES];
+  lap_status status = lap_model_fingerprint(session->model, fingerprint, error);
+  if (status == LAP_OK) status = lap_kv_load(session->kv, fingerprint, path, &tokens, &count, error);
   if (status != LAP_OK) return status;
   free(session->tokens);
   session->tokens = tokens;

@@ -49,7 +49,7 @@ static void hash_layer(struct sha256_ctx *hash, const lap_layer *layer, const la
 
 /* What K and V of a sequence depend on: the structure (the text that a cut's fingerprint is made of) and the
  * weights. */
-static lap_status make_fingerprint(lap_model *model, lap_error *error) {
+static lap_status make_fingerprint(const lap_model *model, unsigned char *out, lap_error *error) {
   const lap_plan *plan = model->plan;
   struct sha256_ctx hash;
   char *text;
@@ -63,8 +63,19 @@ static lap_status make_fingerprint(lap_model *model, lap_error *error) {
   hash_linear(&hash, &plan->embed_per_layer, model->tensors);
   hash_linear(&hash, &plan->per_layer_projection, model->tensors);
   for (int i = 0; i < plan->layers; i++) hash_layer(&hash, &plan->layer[i], model->tensors);
-  sha256_digest(&hash, sizeof model->fingerprint, model->fingerprint);
+  sha256_digest(&hash, LAP_MODEL_FINGERPRINT_BYTES, out);
   return LAP_OK;
+}
+
+lap_status lap_model_fingerprint(lap_model *model, unsigned char out[LAP_MODEL_FINGERPRINT_BYTES],
+                                 lap_error *error) {
+  lap_status status = LAP_OK;
+  pthread_mutex_lock(&model->mutex);
+  if (!model->has_fingerprint) status = make_fingerprint(model, model->fingerprint, error);
+  model->has_fingerprint = status == LAP_OK;
+  memcpy(out, model->fingerprint, LAP_MODEL_FINGERPRINT_BYTES);
+  pthread_mutex_unlock(&model->mutex);
+  return status;
 }
 
 /* ---- opening ---- */
@@ -111,6 +122,7 @@ lap_status lap_model_assemble(const char *name, lap_tensors *tensors, lap_plan *
     lap_tensors_close(tensors);
     return lap_fail(error, LAP_ERROR_MEMORY, "%s: out of memory", name);
   }
+  pthread_mutex_init(&model->mutex, NULL);
   model->tensors = tensors;
   model->plan = plan;
   model->directory = strdup(name);
@@ -120,7 +132,6 @@ lap_status lap_model_assemble(const char *name, lap_tensors *tensors, lap_plan *
     status = lap_model_choose_code(plan, &model->kernels, &model->monolith, &model->cut, error);
   if (status == LAP_OK) status = lap_weights_bind(plan, tensors, &model->weights, error);
   if (status == LAP_OK) status = make_frequencies(model, error);
-  if (status == LAP_OK) status = make_fingerprint(model, error);
   if (status != LAP_OK) {
     lap_model_close(model);
     return status;
@@ -143,6 +154,8 @@ lap_status lap_model_open(const char *directory, lap_kv_mode kv_mode, lap_model 
 
 void lap_model_close(lap_model *model) {
   if (!model) return;
+  lap_warming_end(&model->warming);
+  pthread_mutex_destroy(&model->mutex);
   lap_tokenizer_close(model->tokenizer);
   lap_registry_release(&model->cut);
   for (int type = 0; type < 2; type++) free(model->rope_frequency[type]);
@@ -151,6 +164,10 @@ void lap_model_close(lap_model *model) {
   lap_tensors_close(model->tensors);
   free(model->directory);
   free(model);
+}
+
+void lap_model_warm(lap_model *model) {
+  lap_warming_begin(&model->warming, model->plan, model->tensors);
 }
 
 lap_status lap_model_tokenizer(lap_model *model, const lap_tokenizer **out, lap_error *error) {

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <yajl/yajl_parse.h>
 
 #include "base/file.h"
@@ -690,15 +691,73 @@ static int on_end(void *context) {
   return leave(context);
 }
 
-static void syntax_error(reader *r, yajl_handle parser, size_t position) {
-  unsigned char *text = yajl_get_error(parser, 0, NULL, 0);
-  const char *what = text ? (const char *)text : "not JSON";
-  r->status = lap_fail(r->error, LAP_ERROR_FORMAT, "%s: byte %zu: %.*s", r->name, position,
-                       (int)strcspn(what, "\n"), what);
-  if (text) yajl_free_error(parser, text);
+/* ---- the text -------------------------------------------------------------------------------- */
+
+/* Where a tokenizer.json comes from: memory, or an open file. */
+typedef struct source {
+  const char *name;
+  const char *text; /* NULL: the file */
+  int descriptor;
+  size_t length;
+} source;
+
+enum {
+  PIECE = 1 << 16
+};
+
+/* The next `bytes` of the text, which has been read up to `at`: where they are, or NULL and an error. */
+static const char *next_piece(const source *from, size_t at, size_t bytes, char room[PIECE],
+                              lap_error *error) {
+  if (from->text) return from->text + at;
+  return lap_file_read_exactly(from->descriptor, from->name, room, bytes, error) == LAP_OK ? room : NULL;
 }
 
-static lap_status parse(reader *r, const char *text, size_t length) {
+static lap_status say_syntax_error(const reader *r, yajl_handle parser, size_t position) {
+  unsigned char *text = yajl_get_error(parser, 0, NULL, 0);
+  const char *what = text ? (const char *)text : "not JSON";
+  lap_status status = lap_fail(r->error, LAP_ERROR_FORMAT, "%s: byte %zu: %.*s", r->name, position,
+                               (int)strcspn(what, "\n"), what);
+  if (text) yajl_free_error(parser, text);
+  return status;
+}
+
+/* Parses the text as it is, for the position of its first error. */
+static lap_status locate_syntax_error(const reader *r, const char *text, size_t length) {
+  yajl_handle parser = yajl_alloc(NULL, NULL, NULL);
+  if (!parser) return lap_fail(r->error, LAP_ERROR_MEMORY, "%s: out of memory", r->name);
+  yajl_status parsed = yajl_parse(parser, (const unsigned char *)text, length);
+  size_t position = parsed == yajl_status_ok ? length : yajl_get_bytes_consumed(parser);
+  if (parsed == yajl_status_ok) yajl_complete_parse(parser);
+  lap_status status = say_syntax_error(r, parser, position);
+  yajl_free(parser);
+  return status;
+}
+
+static lap_status syntax_error(const reader *r, const source *from) {
+  char *text;
+  size_t length;
+  if (from->text) return locate_syntax_error(r, from->text, from->length);
+  lap_status status = lap_file_read(from->name, MAX_FILE_BYTES, &text, &length, r->error);
+  if (status == LAP_OK) status = locate_syntax_error(r, text, length);
+  free(text);
+  return status;
+}
+
+static lap_status feed(reader *r, yajl_handle parser, const source *from) {
+  char room[PIECE];
+  yajl_status parsed = yajl_status_ok;
+  for (size_t at = 0, bytes; at < from->length && parsed == yajl_status_ok; at += bytes) {
+    bytes = from->length - at < PIECE ? from->length - at : PIECE;
+    const char *piece = next_piece(from, at, bytes, room, r->error);
+    if (!piece) return LAP_ERROR_IO;
+    parsed = yajl_parse(parser, (const unsigned char *)piece, bytes);
+  }
+  if (parsed == yajl_status_ok) parsed = yajl_complete_parse(parser);
+  if (r->status != LAP_OK || parsed == yajl_status_ok) return r->status;
+  return syntax_error(r, from);
+}
+
+static lap_status parse(reader *r, const source *from) {
   static const yajl_callbacks callbacks = {
       .yajl_null = on_null,
       .yajl_boolean = on_bool,
@@ -712,15 +771,9 @@ static lap_status parse(reader *r, const char *text, size_t length) {
   };
   yajl_handle parser = yajl_alloc(&callbacks, NULL, r);
   if (!parser) return lap_fail(r->error, LAP_ERROR_MEMORY, "%s: out of memory", r->name);
-  yajl_status parsed = yajl_parse(parser, (const unsigned char *)text, length);
-  size_t position = yajl_get_bytes_consumed(parser);
-  if (parsed == yajl_status_ok) {
-    parsed = yajl_complete_parse(parser);
-    position = length;
-  }
-  if (parsed != yajl_status_ok && r->status == LAP_OK) syntax_error(r, parser, position);
+  lap_status status = feed(r, parser, from);
   yajl_free(parser);
-  return r->status;
+  return status;
 }
 
 /* ---- tables of ids --------------------------------------------------------------------------- */
@@ -808,31 +861,53 @@ static lap_status unknown_token(const reader *r, uint32_t rank, const char *text
                   rank, shown(text, length), text);
 }
 
-/* Finds the tokens of the rules first..first+count-1: left parts, right parts, and what they join to. Where
- * that is a special token it is -1: trusted text has none of its content left to join, other text must not
- * arrive at it. */
+/* The id of a query's answer, or -1 if it is no token of the vocabulary. */
+static int32_t answered_id(const reader *r, const lap_string_query *query) {
+  const lap_token *token = query->number == UINT32_MAX ? NULL : &r->tokenizer->strings.tokens[query->number];
+  return token && token->flags & LAP_TOKEN_IN_VOCAB ? token->id : -1;
+}
+
+static size_t joined_bytes(const merge_rule *rule) {
+  return (size_t)rule->left_bytes + rule->right_bytes;
+}
+
+static bool join_to_the_same(const reader *r, const merge_rule *a, const merge_rule *b) {
+  return joined_bytes(a) == joined_bytes(b) &&
+         memcmp(r->merge_text + a->offset, r->merge_text + b->offset, joined_bytes(a)) == 0;
+}
+
+/* Finds the tokens of the rules first..first+count-1: left parts, right parts, and what they join to, for
+ * which Gemma's files list all rules in a row: it is sought once. Where that is a special token it is -1:
+ * trusted text has none of its content left to join, other text must not arrive at it. */
 static lap_status resolve_block(const reader *r, uint32_t first, uint32_t count, lap_merge out[BLOCK]) {
-  const lap_token_strings *strings = &r->tokenizer->strings;
+  const merge_rule *rules = r->merges + first;
   lap_string_query queries[3 * BLOCK];
+  uint32_t parts[BLOCK], joined[BLOCK], asked = 0;
   for (uint32_t i = 0; i < count; i++) {
-    const merge_rule *rule = &r->merges[first + i];
-    const char *text = r->merge_text + rule->offset;
-    queries[3 * i] = (lap_string_query){.text = text, .length = rule->left_bytes};
-    queries[3 * i + 1] = (lap_string_query){.text = text + rule->left_bytes, .length = rule->right_bytes};
-    queries[3 * i + 2] =
-        (lap_string_query){.text = text, .length = (size_t)rule->left_bytes + rule->right_bytes};
+    const char *text = r->merge_text + rules[i].offset;
+    if (i > 0 && join_to_the_same(r, &rules[i - 1], &rules[i])) {
+      joined[i] = joined[i - 1];
+    } else {
+      joined[i] = asked++;
+      queries[joined[i]] = (lap_string_query){.text = text, .length = joined_bytes(&rules[i])};
+    }
+    parts[i] = asked;
+    queries[asked++] = (lap_string_query){.text = text, .length = rules[i].left_bytes};
+    queries[asked++] = (lap_string_query){.text = text + rules[i].left_bytes, .length = rules[i].right_bytes};
   }
-  lap_token_strings_find_all(strings, queries, 3 * count);
-  for (uint32_t i = 0; i < 3 * count; i++) {
-    const lap_token *token = queries[i].number == UINT32_MAX ? NULL : &strings->tokens[queries[i].number];
-    if (!token || !(token->flags & LAP_TOKEN_IN_VOCAB))
-      return unknown_token(r, first + i / 3, queries[i].text, queries[i].length);
-    lap_merge *merge = &out[i / 3];
-    merge->rank = (int32_t)(first + i / 3);
-    if (i % 3 == 2)
-      merge->merged = token->flags & LAP_TOKEN_SPECIAL ? -1 : token->id;
-    else
-      *(i % 3 == 0 ? &merge->left : &merge->right) = token->id;
+  lap_token_strings_find_all(&r->tokenizer->strings, queries, asked);
+  for (uint32_t i = 0; i < count; i++) {
+    const lap_string_query *of_rule[] = {&queries[parts[i]], &queries[parts[i] + 1], &queries[joined[i]]};
+    int32_t ids[3];
+    for (int part = 0; part < 3; part++) {
+      ids[part] = answered_id(r, of_rule[part]);
+      if (ids[part] < 0) return unknown_token(r, first + i, of_rule[part]->text, of_rule[part]->length);
+    }
+    const bool special = r->tokenizer->strings.tokens[of_rule[2]->number].flags & LAP_TOKEN_SPECIAL;
+    out[i] = (lap_merge){.left = ids[0],
+                         .right = ids[1],
+                         .rank = (int32_t)(first + i),
+                         .merged = special ? -1 : ids[2]};
   }
   return LAP_OK;
 }
@@ -902,10 +977,11 @@ static lap_status build_base_ids(reader *r) {
 
 /* ---- public ---------------------------------------------------------------------------------- */
 
-static lap_status load(reader *r, const char *text, size_t length) {
+static lap_status load(reader *r, const source *from) {
   /* Gemma's files hold about one string for 127 bytes; at 64 the table need not grow. */
-  if (lap_token_strings_init(&r->tokenizer->strings, length / 64, NULL) != LAP_OK) return no_memory_status(r);
-  lap_status status = parse(r, text, length);
+  if (lap_token_strings_init(&r->tokenizer->strings, from->length / 64, NULL) != LAP_OK)
+    return no_memory_status(r);
+  lap_status status = parse(r, from);
   if (status == LAP_OK) status = build_vocab_ids(r);
   if (status == LAP_OK) status = build_added_ids(r);
   if (status == LAP_OK) status = build_merges(r);
@@ -913,24 +989,23 @@ static lap_status load(reader *r, const char *text, size_t length) {
   return status;
 }
 
-lap_status lap_tokenizer_open_memory(const char *text, size_t length, const char *name, lap_tokenizer **out,
-                                     lap_error *error) {
+static lap_status open_source(const source *from, lap_tokenizer **out, lap_error *error) {
   *out = NULL;
-  if (length > MAX_FILE_BYTES)
-    return lap_fail(error, LAP_ERROR_UNSUPPORTED, "%s: file of %zu bytes, larger than %d", name, length,
-                    MAX_FILE_BYTES);
+  if (from->length > MAX_FILE_BYTES)
+    return lap_fail(error, LAP_ERROR_UNSUPPORTED, "%s: file of %zu bytes, larger than %d", from->name,
+                    from->length, MAX_FILE_BYTES);
   reader *r = calloc(1, sizeof *r);
   lap_tokenizer *tokenizer = calloc(1, sizeof *tokenizer);
   lap_status status = LAP_OK;
   if (!r || !tokenizer) {
-    status = lap_fail(error, LAP_ERROR_MEMORY, "%s: out of memory", name);
+    status = lap_fail(error, LAP_ERROR_MEMORY, "%s: out of memory", from->name);
     goto cleanup;
   }
-  r->name = name;
+  r->name = from->name;
   r->error = error;
   r->tokenizer = tokenizer;
   r->highest_id = -1;
-  status = load(r, text, length);
+  status = load(r, from);
   if (status != LAP_OK) goto cleanup;
   *out = tokenizer;
   tokenizer = NULL;
@@ -945,12 +1020,20 @@ cleanup:
   return status;
 }
 
+lap_status lap_tokenizer_open_memory(const char *text, size_t length, const char *name, lap_tokenizer **out,
+                                     lap_error *error) {
+  const source from = {.name = name, .text = text ? text : "", .length = length};
+  return open_source(&from, out, error);
+}
+
 lap_status lap_tokenizer_open(const char *path, lap_tokenizer **out, lap_error *error) {
-  char *text;
-  size_t length;
+  int descriptor;
+  uint64_t bytes;
   *out = NULL;
-  lap_status status = lap_file_read(path, MAX_FILE_BYTES, &text, &length, error);
-  if (status == LAP_OK) status = lap_tokenizer_open_memory(text, length, path, out, error);
-  free(text);
+  lap_status status = lap_file_open(path, &descriptor, &bytes, error);
+  if (status != LAP_OK) return status;
+  const source from = {.name = path, .descriptor = descriptor, .length = (size_t)bytes};
+  status = open_source(&from, out, error);
+  close(descriptor);
   return status;
 }

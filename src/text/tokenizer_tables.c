@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/memory.h"
+
 static lap_status no_memory(lap_error *error) {
   return lap_fail(error, LAP_ERROR_MEMORY, "tokenizer: out of memory");
 }
@@ -27,22 +29,37 @@ static inline uint64_t mix(uint64_t h) {
   return h ^ h >> 29;
 }
 
+/* Up to seven bytes as a number, different for different bytes of one length: from both ends, as the loads
+ * overlap where the length is no power of two. */
+static uint64_t short_word(const char *text, size_t length) {
+  uint32_t a, b;
+  uint16_t c, d;
+  if (length >= sizeof a) {
+    memcpy(&a, text, sizeof a);
+    memcpy(&b, text + length - sizeof b, sizeof b);
+    return (uint64_t)b << 32 | a;
+  }
+  if (length < sizeof c) return length ? (unsigned char)*text : 0;
+  memcpy(&c, text, sizeof c);
+  memcpy(&d, text + length - sizeof d, sizeof d);
+  return (uint64_t)d << 16 | c;
+}
+
 static uint32_t hash_string(uint64_t seed, const char *text, size_t length) {
   uint64_t h = seed + length, word;
   for (; length >= sizeof word; text += sizeof word, length -= sizeof word) {
     memcpy(&word, text, sizeof word);
     h = mix(h ^ word);
   }
-  word = 0;
-  for (size_t i = 0; i < length; i++) word = word << 8 | (unsigned char)text[i];
-  return (uint32_t)(mix(mix(h ^ word)) >> 32);
+  return (uint32_t)(mix(mix(h ^ short_word(text, length))) >> 32);
 }
 
 lap_status lap_token_strings_init(lap_token_strings *strings, size_t expected, lap_error *error) {
   size_t slots = slots_for(expected);
   *strings = (lap_token_strings){.slot_mask = (uint32_t)(slots - 1)};
-  strings->slots = calloc(slots, sizeof *strings->slots);
+  strings->slots = lap_large_alloc(slots * sizeof *strings->slots);
   if (!strings->slots) return no_memory(error);
+  memset(strings->slots, 0, slots * sizeof *strings->slots);
   if (getentropy(&strings->seed, sizeof strings->seed) != 0) strings->seed = 0x5851f42d4c957f2du;
   return LAP_OK;
 }
@@ -153,7 +170,7 @@ lap_status lap_token_strings_add(lap_token_strings *strings, const char *text, s
 lap_status lap_merges_init(lap_merges *merges, size_t count, uint64_t seed, lap_error *error) {
   size_t slots = slots_for(count);
   *merges = (lap_merges){.mask = (uint32_t)(slots - 1), .seed = seed};
-  merges->slots = malloc(slots * sizeof *merges->slots);
+  merges->slots = lap_large_alloc(slots * sizeof *merges->slots);
   merges->boundaries = calloc((1u << LAP_BOUNDARY_BITS) / 64, sizeof *merges->boundaries);
   if (!merges->slots || !merges->boundaries) return no_memory(error);
   for (size_t i = 0; i < slots; i++) merges->slots[i].left = -1;

@@ -318,6 +318,34 @@ static void weights_are_those_that_are_read(void **state) {
   }
 }
 
+/* At least one page in sixteen of what a token reads (more, where tensors are small), and no table; and
+ * nothing more once an evaluation has begun. */
+static void warming_touches_what_is_resident(void **state) {
+  (void)state;
+  lap_model *model = open_model(PEBBLE, LAP_KV_CONFIG);
+  lap_plan_sizes sizes = lap_plan_measure(model->plan);
+  uint64_t tables, touched;
+  if (lap_available_cores() < 2) skip();
+  watch(model);
+  lap_model_warm(model);
+  lap_model_warm(model);
+  assert_true(model->warming.begun);
+  pthread_join(model->warming.thread, NULL);
+  model->warming.begun = false;
+  touched = end_watch(model, &tables);
+  assert_int_equal(tables, 0);
+  assert_true(touched >= (sizes.weights - sizes.tables) / 17 && touched < (sizes.weights - sizes.tables) / 2);
+
+  lap_session *session = open_session(model, 1, 512, LAP_PATH_AUTO);
+  eval(session, 1, 1);
+  watch(model);
+  lap_model_warm(model);
+  lap_warming_end(&model->warming);
+  assert_int_equal(end_watch(model, &tables), 0);
+  lap_session_destroy(session);
+  lap_model_close(model);
+}
+
 /* ---- what the machine has ---- */
 
 static void put(const char *root, const char *path, const char *text) {
@@ -379,6 +407,7 @@ int main(void) {
       cmocka_unit_test(pebble_in_plain_caches_by_hand),
       cmocka_unit_test(the_longest_context_fits_and_one_token_more_does_not),
       cmocka_unit_test(weights_are_those_that_are_read),
+      cmocka_unit_test(warming_touches_what_is_resident),
       cmocka_unit_test(the_tightest_of_the_kernel_and_the_groups_counts),
       cmocka_unit_test(control_groups_of_version_1_count_too),
   };

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 #include <yajl/yajl_parse.h>
@@ -1134,6 +1135,69 @@ static void hostile_files_are_refused_by_field(void **unused) {
                    hostile_files[i].message);
 }
 
+/* The message of opening `json` behind `padding` spaces; a byte's position in it is made one of `json`. */
+static lap_status refusal_behind(const char *json, size_t padding, char message[512]) {
+  lap_error error = {0};
+  lap_tokenizer *tokenizer;
+  size_t length = strlen(json), byte;
+  char *text = malloc(padding + length + 1);
+  memset(text, ' ', padding);
+  memcpy(text + padding, json, length + 1);
+  lap_status status = lap_tokenizer_open_memory(text, padding + length, "test.json", &tokenizer, &error);
+  const char *at = strstr(error.message, "byte ");
+  if (at && sscanf(at, "byte %zu", &byte) == 1) // NOLINT(cert-err34-c)
+    snprintf(message, 512, "%.*sbyte %zu%s", (int)(at - error.message), error.message, byte - padding,
+             strchr(at, ':'));
+  else
+    snprintf(message, 512, "%s", error.message);
+  if (status == LAP_OK) lap_tokenizer_close(tokenizer);
+  free(text);
+  return status;
+}
+
+/* Files are read and parsed in pieces. */
+static void where_a_piece_ends_makes_no_difference(void **unused) {
+  (void)unused;
+  enum {
+    PIECE = 1 << 16
+  };
+  static const char good[] = FILE_WITH(ADDED(3, "<\\u2581\\\"\\\\>", true),
+                                       MODEL("\"a\": 1, \"\xe2\x96\x81\" : 2, \"\\ud83d\\ude00\":45", ""));
+  size_t step = getenv("LAPIDARY_TEST_QUICK") ? 7 : 1;
+  char expected[512], got[512];
+  for (size_t i = 0; i < sizeof hostile_files / sizeof *hostile_files; i++) {
+    const char *json = hostile_files[i].json;
+    lap_status status = refusal_behind(json, 0, expected);
+    for (size_t before = 0; before <= strlen(json); before += step) {
+      assert_int_equal(refusal_behind(json, PIECE - before, got), status);
+      assert_string_equal(got, expected);
+    }
+  }
+  for (size_t before = 0; before <= strlen(good); before++)
+    if (refusal_behind(good, PIECE - before, got) != LAP_OK) fail_msg("%zu before: %s", before, got);
+}
+
+/* As from memory; the position of an error too. */
+static void a_file_is_read_as_its_text_is(void **unused) {
+  (void)unused;
+  char path[] = "/tmp/lapidary-tokenizer-XXXXXX", expected[512], shown[600];
+  int descriptor = mkstemp(path);
+  assert_true(descriptor >= 0);
+  for (size_t i = 0; i < sizeof hostile_files / sizeof *hostile_files; i++) {
+    lap_error error = {0};
+    lap_tokenizer *tokenizer;
+    const char *json = hostile_files[i].json;
+    assert_int_equal(ftruncate(descriptor, 0), 0);
+    assert_int_equal(pwrite(descriptor, json, strlen(json), 0), strlen(json));
+    lap_status status = refusal_behind(json, 0, expected);
+    assert_int_equal(lap_tokenizer_open(path, &tokenizer, &error), status);
+    snprintf(shown, sizeof shown, "%s%s", path, expected + strlen("test.json"));
+    assert_string_equal(error.message, shown);
+  }
+  close(descriptor);
+  remove(path);
+}
+
 static void deep_nesting_is_refused(void **unused) {
   (void)unused;
   buffer b = {0};
@@ -1351,6 +1415,8 @@ int main(void) {
       cmocka_unit_test(broken_bytes_become_one_replacement_for_each_maximal_part),
       cmocka_unit_test(text_breaks_a_held_character_but_a_hidden_token_does_not),
       cmocka_unit_test(hostile_files_are_refused_by_field),
+      cmocka_unit_test(where_a_piece_ends_makes_no_difference),
+      cmocka_unit_test(a_file_is_read_as_its_text_is),
       cmocka_unit_test(deep_nesting_is_refused),
       cmocka_unit_test(oversized_tokens_are_refused),
       cmocka_unit_test(cut_and_damaged_files_are_refused_cleanly),
