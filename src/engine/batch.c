@@ -80,7 +80,7 @@ static lap_status allocate(lap_batch *batch, lap_error *error) {
   return lap_kv_create(batch->model->plan, false, &batch->kv, error);
 }
 
-lap_status lap_batch_create(const lap_model *model, const lap_batch_options *options, lap_batch **out,
+lap_status lap_batch_create(lap_model *model, const lap_batch_options *options, lap_batch **out,
                             lap_error *error) {
   static const lap_batch_options defaults = {0};
   if (!options) options = &defaults;

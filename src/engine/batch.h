@@ -88,7 +88,7 @@ typedef struct lap_job_request {
 } lap_job_request;
 
 /* The model must outlive it. Errors: ARGUMENT (naming the option), UNSUPPORTED (path), MEMORY, IO. */
-lap_status lap_batch_create(const lap_model *model, const lap_batch_options *options, lap_batch **out,
+lap_status lap_batch_create(lap_model *model, const lap_batch_options *options, lap_batch **out,
                             lap_error *error);
 /* Ends all requests as cancelled, and writes what is worth it to the cache directory. */
 void lap_batch_destroy(lap_batch *batch);

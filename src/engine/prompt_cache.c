@@ -265,7 +265,7 @@ static void measure(lap_prompt_cache *cache, const lap_kv *kv) {
     cache->apart = (int64_t)(cache->rings_bytes / growth);
 }
 
-lap_status lap_prompt_cache_create(const lap_model *model, size_t bytes, const char *directory,
+lap_status lap_prompt_cache_create(lap_model *model, size_t bytes, const char *directory,
                                    uint64_t directory_bytes, lap_prompt_cache **out, lap_error *error) {
   *out = NULL;
   lap_prompt_cache *cache = calloc(1, sizeof *cache);

@@ -39,7 +39,7 @@ typedef struct lap_prompt_cache_stats {
 } lap_prompt_cache_stats;
 
 /* `bytes` 0: nothing is kept in memory; `directory` NULL: nor on disk. Errors: MEMORY, IO (the directory). */
-lap_status lap_prompt_cache_create(const lap_model *model, size_t bytes, const char *directory,
+lap_status lap_prompt_cache_create(lap_model *model, size_t bytes, const char *directory,
                                    uint64_t directory_bytes, lap_prompt_cache **out, lap_error *error);
 /* All sequences that were taken must have been given back. Writes what is not in the directory yet. */
 void lap_prompt_cache_destroy(lap_prompt_cache *cache);

@@ -29,6 +29,7 @@ typedef struct stored {
 
 struct lap_prompt_store {
   const lap_model *model;
+  unsigned char fingerprint[LAP_MODEL_FINGERPRINT_BYTES];
   lap_kv *kv; /* empty: what the caches are */
   char *directory;
   uint64_t limit;
@@ -104,7 +105,7 @@ static void add(lap_prompt_store *store, const char *name) {
   file->used = info.st_mtim;
   store->files++;
   store->stats.bytes += file->bytes;
-  if (lap_snapshot_peek(store->kv, store->model->fingerprint, path, &file->head, &reason) == LAP_OK)
+  if (lap_snapshot_peek(store->kv, store->fingerprint, path, &file->head, &reason) == LAP_OK)
     store->stats.files++;
   else
     count_refusal(store, &reason);
@@ -145,7 +146,7 @@ static lap_status list(lap_prompt_store *store, lap_error *error) {
   return LAP_OK;
 }
 
-lap_status lap_prompt_store_open(const lap_model *model, const char *directory, uint64_t bytes,
+lap_status lap_prompt_store_open(lap_model *model, const char *directory, uint64_t bytes,
                                  lap_prompt_store **out, lap_error *error) {
   *out = NULL;
   lap_prompt_store *store = calloc(1, sizeof *store);
@@ -157,6 +158,7 @@ lap_status lap_prompt_store_open(const lap_model *model, const char *directory, 
   store->model = model;
   store->limit = bytes;
   lap_status status = lap_kv_create(model->plan, false, &store->kv, error);
+  if (status == LAP_OK) status = lap_model_fingerprint(model, store->fingerprint, error);
   if (status == LAP_OK) status = list(store, error);
   if (status != LAP_OK) {
     lap_prompt_store_close(store);
@@ -228,7 +230,7 @@ static lap_status load(const lap_prompt_store *store, const stored *file, lap_se
   if (!path) return lap_fail(error, LAP_ERROR_MEMORY, "%s: out of memory", file->name);
   lap_rings *rings[LAP_SNAPSHOT_RINGS];
   int count;
-  lap_status status = lap_snapshot_load(sequence->kv, store->model->fingerprint, path, &sequence->tokens,
+  lap_status status = lap_snapshot_load(sequence->kv, store->fingerprint, path, &sequence->tokens,
                                         &sequence->capacity, rings, &count, error);
   if (status == LAP_OK) {
     for (int i = 0; i < count; i++)
@@ -266,7 +268,7 @@ static void name_of(const lap_prompt_store *store, const lap_sequence *sequence,
   struct sha256_ctx hash;
   uint8_t digest[SHA256_DIGEST_SIZE];
   sha256_init(&hash);
-  sha256_update(&hash, LAP_FINGERPRINT_BYTES, store->model->fingerprint);
+  sha256_update(&hash, LAP_MODEL_FINGERPRINT_BYTES, store->fingerprint);
   for (int i = 0; i < store->kv->caches; i++) {
     const lap_cache_shape *shape = lap_cache_get_shape(store->kv->cache[i]);
     const uint8_t kind[2] = {(uint8_t)shape->bits, (uint8_t)shape->group_size};
@@ -328,8 +330,8 @@ void lap_prompt_store_save(lap_prompt_store *store, const lap_sequence *sequence
   char *path = path_of(store, name);
   if (path && bytes <= store->limit) {
     shrink(store, store->limit - bytes);
-    if (lap_snapshot_save(sequence->kv, rings, count, store->model->fingerprint, sequence->tokens, path,
-                          &reason) == LAP_OK) {
+    if (lap_snapshot_save(sequence->kv, rings, count, store->fingerprint, sequence->tokens, path, &reason) ==
+        LAP_OK) {
       store->stats.saved++;
       add(store, name);
       remove_superseded(store, name);

@@ -29,7 +29,7 @@ typedef struct lap_store_stats {
 
 /* Opens or makes `directory` (its parent must exist), readable by its owner only, and reads the heads of the
  * files in it. Errors: IO (it cannot be made or listed), MEMORY. */
-lap_status lap_prompt_store_open(const lap_model *model, const char *directory, uint64_t bytes,
+lap_status lap_prompt_store_open(lap_model *model, const char *directory, uint64_t bytes,
                                  lap_prompt_store **out, lap_error *error);
 void lap_prompt_store_close(lap_prompt_store *store);
 

@@ -904,10 +904,8 @@ static lap_status resolve_block(const reader *r, uint32_t first, uint32_t count,
       if (ids[part] < 0) return unknown_token(r, first + i, of_rule[part]->text, of_rule[part]->length);
     }
     const bool special = r->tokenizer->strings.tokens[of_rule[2]->number].flags & LAP_TOKEN_SPECIAL;
-    out[i] = (lap_merge){.left = ids[0],
-                         .right = ids[1],
-                         .rank = (int32_t)(first + i),
-                         .merged = special ? -1 : ids[2]};
+    out[i] = (lap_merge){
+        .left = ids[0], .right = ids[1], .rank = (int32_t)(first + i), .merged = special ? -1 : ids[2]};
   }
   return LAP_OK;
 }

@@ -82,7 +82,7 @@ static void ended(void *context, const lap_job_record *record) {
   c->record = *record;
 }
 
-static client client_for(const lap_model *model, const int32_t *ids, int64_t count, int64_t max_tokens,
+static client client_for(lap_model *model, const int32_t *ids, int64_t count, int64_t max_tokens,
                          uint64_t seed) {
   return (client){.ids = ids,
                   .count = count,
@@ -160,7 +160,7 @@ static lap_model *open_model(const char *directory, lap_kv_mode kv) {
   return model;
 }
 
-static lap_batch *open_batch(const lap_model *model, lap_batch_options options) {
+static lap_batch *open_batch(lap_model *model, lap_batch_options options) {
   lap_error error;
   lap_batch *batch;
   if (!options.threads) options.threads = 2;
@@ -169,7 +169,7 @@ static lap_batch *open_batch(const lap_model *model, lap_batch_options options) 
 }
 
 /* Ids that no other seed gives. */
-static int32_t *prompt_of(const lap_model *model, int64_t count, uint64_t seed) {
+static int32_t *prompt_of(lap_model *model, int64_t count, uint64_t seed) {
   random_source source = {seed};
   int32_t *ids = malloc((size_t)count * sizeof *ids);
   for (int64_t i = 0; i < count; i++) ids[i] = i ? random_below(&source, lap_model_vocab_size(model)) : 2;
@@ -177,8 +177,7 @@ static int32_t *prompt_of(const lap_model *model, int64_t count, uint64_t seed) 
 }
 
 /* The first `kept` of `ids` and `more` others. */
-static int32_t *branch_of(const lap_model *model, const int32_t *ids, int64_t kept, int64_t more,
-                          uint64_t seed) {
+static int32_t *branch_of(lap_model *model, const int32_t *ids, int64_t kept, int64_t more, uint64_t seed) {
   int32_t *branch = prompt_of(model, kept + more + 1, seed);
   memmove(branch + kept, branch + kept + 1, (size_t)more * sizeof *branch);
   memcpy(branch, ids, (size_t)kept * sizeof *ids);

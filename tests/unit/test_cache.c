@@ -442,7 +442,8 @@ static void snapshots_hold_copies_of_rings(void **state) {
   logits_after(&writer, ids + 150, 130, logits);
   expect_ok(lap_rings_create(writer.session->kv, 279, &rings[1], &error), &error);
   logits_after(&writer, ids + 280, 100, logits);
-  const unsigned char *fingerprint = writer.model->fingerprint;
+  unsigned char fingerprint[LAP_MODEL_FINGERPRINT_BYTES];
+  expect_ok(lap_model_fingerprint(writer.model, fingerprint, &error), &error);
   expect_ok(lap_snapshot_save(writer.session->kv, rings, 2, fingerprint, ids, path, &error), &error);
 
   expect_ok(lap_snapshot_peek(reader.session->kv, fingerprint, path, &head, &error), &error);
