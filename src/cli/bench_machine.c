@@ -2,9 +2,9 @@
  *
  * The work is cut into more tasks than threads, so that a thread which loses its core for a while does
  * not leave the others waiting for a large share. A pass takes some ten milliseconds, as short as other work
- * that gets in its way; so passes are repeated for a tenth of a second and the best one counts: a ceiling is
- * what the machine can do. A thread that has just started may share a core with another for a while: the
- * tenth begins when all have taken part. */
+ * that gets in its way; so passes are repeated for a twentieth of a second and the best one counts: a ceiling
+ * is what the machine can do. A thread that has just started may share a core with another for a while: that
+ * time begins when all have taken part. */
 #include "cli/bench_machine.h"
 #include "base/clock.h"
 
@@ -23,7 +23,7 @@ enum {
 };
 static const size_t LEAST_READ = (size_t)256 << 20;
 static const double TASK_SECONDS = 0.001;
-static const double CEILING_SECONDS = 0.1, PATIENCE_SECONDS = 1.0;
+static const double CEILING_SECONDS = 0.05, PATIENCE_SECONDS = 1.0;
 
 /* ---- tasks ----------------------------------------------------------------------------------- */
 
@@ -115,6 +115,7 @@ lap_status lap_machine_observe_reads(const lap_machine *machine, int threads, in
   lap_pool *pool;
   lap_status status = lap_pool_create(threads, &pool, error);
   if (status != LAP_OK) return status;
+  measure(machine, LAP_CEILING_F32, pool); /* as above */
   for (int i = 0; i < rounds; i++) lap_sample_add(rates, measure(machine, LAP_CEILING_READ, pool));
   lap_pool_destroy(pool);
   return LAP_OK;

@@ -35,7 +35,7 @@ typedef struct lap_machine {
 lap_status lap_machine_open(int most_threads, lap_machine *machine, lap_error *error);
 void lap_machine_close(lap_machine *machine);
 
-/* Measures every ceiling once for so many threads, which takes some hundredths of a second, and adds what it
+/* Measures every ceiling once for so many threads, which takes some tenths of a second, and adds what it
  * finds to `ceiling`. Errors: IO (threads), MEMORY. */
 lap_status lap_machine_observe(lap_machine *machine, int threads, double rates[LAP_CEILINGS],
                                lap_error *error);
