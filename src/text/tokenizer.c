@@ -451,18 +451,35 @@ static lap_status write_byte(lap_detokenizer *state, unsigned char byte, const o
   return write_bytes(out, character, bytes);
 }
 
-static lap_status write_content(const char *content, size_t length, const output *out) {
-  lap_status status = write_bytes(out, "", 0);
-  while (status == LAP_OK && length > 0) {
+/* Copies a token's content with spaces for U+2581; it can only become shorter. Returns its length. */
+static size_t spell_content(const char *content, size_t length, char *out) {
+  size_t written = 0;
+  while (length > 0) {
     const char *mark = memmem(content, length, LAP_SPACE_MARK, 3);
     size_t before = mark ? (size_t)(mark - content) : length;
-    status = write_bytes(out, content, before);
-    if (status == LAP_OK && mark) status = write_bytes(out, " ", 1);
+    memcpy(out + written, content, before);
+    written += before;
+    if (mark) out[written++] = ' ';
     size_t used = mark ? before + 3 : before;
     content += used;
     length -= used;
   }
-  return status;
+  return written;
+}
+
+/* The byte that a byte token stands for, or -1. */
+static int byte_of(const lap_tokenizer *tokenizer, const lap_token *token) {
+  if (!tokenizer->decodes_bytes) return -1;
+  return byte_value(tokenizer->strings.text + token->offset, token->length);
+}
+
+size_t lap_tokenizer_token_bytes(const lap_tokenizer *tokenizer, int32_t id, char *bytes) {
+  const lap_token *token = token_of(tokenizer, id);
+  if (!token) return 0;
+  int byte = byte_of(tokenizer, token);
+  if (byte < 0) return spell_content(tokenizer->strings.text + token->offset, token->length, bytes);
+  bytes[0] = (char)byte;
+  return 1;
 }
 
 lap_status lap_detokenize(const lap_tokenizer *tokenizer, lap_detokenizer *state, int32_t id,
@@ -472,14 +489,15 @@ lap_status lap_detokenize(const lap_tokenizer *tokenizer, lap_detokenizer *state
   const lap_token *token = token_of(tokenizer, id);
   if (!token) return lap_fail(error, LAP_ERROR_ARGUMENT, "detokenizer: no token has id %d", id);
   if (token->flags & LAP_TOKEN_SPECIAL && !show_special) return write_bytes(&out, "", 0);
-  const char *content = tokenizer->strings.text + token->offset;
-  int byte = tokenizer->decodes_bytes ? byte_value(content, token->length) : -1;
+  int byte = byte_of(tokenizer, token);
   if (byte >= 0) {
     lap_status status = write_bytes(&out, "", 0);
     return status == LAP_OK ? write_byte(state, (unsigned char)byte, &out) : status;
   }
+  char spelled[LAP_TOKEN_MAX_BYTES];
+  size_t bytes = spell_content(tokenizer->strings.text + token->offset, token->length, spelled);
   lap_status status = release_held(state, &out);
-  return status == LAP_OK ? write_content(content, token->length, &out) : status;
+  return status == LAP_OK ? write_bytes(&out, spelled, bytes) : status;
 }
 
 lap_status lap_detokenize_text(lap_detokenizer *state, const char *bytes, size_t count, char **text,

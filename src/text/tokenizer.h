@@ -33,6 +33,17 @@ lap_status lap_detokenize_text(lap_detokenizer *state, const char *bytes, size_t
 lap_status lap_tokenizer_encode_merges(const lap_tokenizer *tokenizer, const char *text, size_t length,
                                        int32_t **ids, size_t *count, lap_error *error);
 
+enum {
+  /* The longest token of the Gemma family has 93 bytes. The limit bounds the work that a file can ask
+   * for at one position of the text, and for one merge rule. */
+  LAP_TOKEN_MAX_BYTES = 1024
+};
+
+/* The bytes that a token adds to the output, written to `bytes` [LAP_TOKEN_MAX_BYTES]: its content with
+ * spaces for U+2581, the one byte of a byte token (which may be a part of a character). Special tokens have
+ * those of their content. Returns their number; 0 if no token has the id. */
+size_t lap_tokenizer_token_bytes(const lap_tokenizer *tokenizer, int32_t id, char *bytes);
+
 /* The rest is public: lapidary.h. */
 
 #endif

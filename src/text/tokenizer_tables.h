@@ -9,9 +9,6 @@
 #include "text/tokenizer.h"
 
 enum {
-  /* The longest token of the Gemma family has 93 bytes. The limit bounds the work that a file can ask
-   * for at one position of the text, and for one merge rule. */
-  LAP_TOKEN_MAX_BYTES = 1024,
   LAP_TOKEN_MAX_ID = (1 << 22) - 1,
   LAP_BOUNDARY_BITS = 20
 };

@@ -1389,10 +1389,32 @@ static void gemma3_added_tokens_are_found(void **unused) {
   lap_tokenizer_close(tokenizer);
 }
 
+static void bytes_of_tokens_in_a_row_are_the_text(void **unused) {
+  (void)unused;
+  static const char *const texts[] = {"two  words\n", "\xc3\xa9\xf0\x9f\x98\x80 \xff\xc3", MARK "x",
+                                      "<0x41>"};
+  lap_tokenizer *t = open_path(PEBBLE);
+  char bytes[LAP_TOKEN_MAX_BYTES];
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    id_list list = encode(t, texts[i], false);
+    buffer b = {0};
+    for (size_t k = 0; k < list.count; k++)
+      add_bytes(&b, bytes, lap_tokenizer_token_bytes(t, list.ids[k], bytes));
+    /* Encoding takes U+2581 for a space; that is the tokenizer's, decoding gives the space. */
+    assert_string_equal(b.text, i == 2 ? " x" : texts[i]);
+    free(b.text);
+    free(list.ids);
+  }
+  assert_int_equal(lap_tokenizer_token_bytes(t, -1, bytes), 0);
+  assert_int_equal(lap_tokenizer_token_bytes(t, lap_tokenizer_size(t), bytes), 0);
+  lap_tokenizer_close(t);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(pebble_vectors_encode_and_decode_exactly),
       cmocka_unit_test(exam_prompts_and_answers_round_trip),
+      cmocka_unit_test(bytes_of_tokens_in_a_row_are_the_text),
       cmocka_unit_test(pebble_equals_naive_bpe),
       cmocka_unit_test(random_vocabularies_equal_naive_bpe),
       cmocka_unit_test(lowest_rank_wins_and_leftmost_among_equals),
