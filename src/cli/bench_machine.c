@@ -82,15 +82,15 @@ static double measure(const lap_machine *machine, lap_ceiling which, lap_pool *p
   int tasks = reads ? READ_PARTS : lap_pool_threads(pool) * TASKS_OF_THREAD;
   double multiplications = (double)tasks * (double)machine->passes[which] * (double)LAP_PEAK_WORK;
   lap_pool_run(pool, tasks, empty_task, NULL); /* the threads have started and are awake */
-  const double begin = lap_seconds();
-  double best = INFINITY, end = begin + PATIENCE_SECONDS;
-  for (double start = begin; start < end; start = lap_seconds()) {
+  double start = lap_seconds(), end = start + PATIENCE_SECONDS, best = INFINITY;
+  while (start < end) {
     memset(m.took_part, 0, sizeof m.took_part);
     lap_pool_run(pool, tasks, measure_task, &m);
-    double now = lap_seconds();
+    const double now = lap_seconds();
     if (now - start < best) best = now - start;
     if (end > start + CEILING_SECONDS && all_took_part(&m, lap_pool_threads(pool)))
       end = start + CEILING_SECONDS;
+    start = now;
   }
   return (reads ? (double)machine->buffer_bytes : multiplications) / best;
 }
