@@ -31,12 +31,10 @@ LAP_INLINE void lap_attend_begin(const lap_attend_state *state, int queries, con
   }
 LAP_SCORE_WOVEN(4, 64)
 LAP_SCORE_WOVEN(8, 64)
-LAP_SCORE_WOVEN(4, 32)
-LAP_SCORE_WOVEN(8, 32)
 
-/* True if queries of this kind may be woven. */
+/* True if queries of this kind are to be woven. */
 LAP_INLINE int lap_attend_weaves(const int bits, const int group_size, int queries, const int head_dim) {
-  return (bits == 4 || bits == 8) && group_size <= 64 && lap_weaves(queries, head_dim);
+  return (bits == 4 || bits == 8) && group_size == 64 && lap_weaves(queries, head_dim);
 }
 
 LAP_INLINE void lap_attend_score_codes(const int bits, const int group_size, const lap_qmatrix *keys,
@@ -44,14 +42,10 @@ LAP_INLINE void lap_attend_score_codes(const int bits, const int group_size, con
                                        size_t stride) {
   if (!x->woven)
     LAP_ISA(lap_matmul_quantized)(bits, group_size, keys, x, first, count, 0, n, s, stride);
-  else if (bits == 4 && group_size == 64)
-    lap_score_woven_4_64(keys, x, first, count, n, s, stride);
-  else if (bits == 8 && group_size == 64)
-    lap_score_woven_8_64(keys, x, first, count, n, s, stride);
   else if (bits == 4)
-    lap_score_woven_4_32(keys, x, first, count, n, s, stride);
+    lap_score_woven_4_64(keys, x, first, count, n, s, stride);
   else
-    lap_score_woven_8_32(keys, x, first, count, n, s, stride);
+    lap_score_woven_8_64(keys, x, first, count, n, s, stride);
 }
 
 /* Scores of the n consecutive slots from `slot` for queries first..first+count-1 into s (stride `stride`). */
