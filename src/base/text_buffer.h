@@ -21,6 +21,11 @@ void lap_text_add(lap_text *text, const char *format, ...) __attribute__((format
 /* Appends bytes, whatever they are. */
 void lap_text_append(lap_text *text, const char *bytes, size_t length);
 
+/* The text so far, terminated; "" where nothing was added. */
+static inline const char *lap_text_data(const lap_text *text) {
+  return text->data ? text->data : "";
+}
+
 /* Hands the text over: `*out`, terminated and never NULL on success, is the caller's to free; `length` may
  * be NULL. In either case `text` is empty afterwards, as at the start. Errors: MEMORY. */
 lap_status lap_text_take(lap_text *text, char **out, size_t *length, lap_error *error);
