@@ -1,4 +1,4 @@
-# Makes OUT, a C file with the text of FILES (separated by |), each under its path below ROOT.
+# Makes OUT, a C file with the table TABLE: the bytes of FILES (separated by |), each under its path below ROOT.
 string(REPLACE "|" ";" FILES "${FILES}")
 set(arrays "")
 set(entries "")
@@ -11,5 +11,6 @@ foreach(path ${FILES})
   string(APPEND entries "    {\"${path}\", file_${index}, sizeof file_${index}},\n")
   math(EXPR index "${index} + 1")
 endforeach()
-file(WRITE "${OUT}" "/* Made by scripts/embed.cmake. */\n#include \"cutter/embedded.h\"\n\n${arrays}
-const lap_embedded lap_embedded_files[] = {\n${entries}    {0}};\n")
+file(WRITE "${OUT}" "/* Made by scripts/embed.cmake. */\n#include \"base/embedded.h\"\n\n${arrays}
+extern const lap_embedded ${TABLE}[];
+const lap_embedded ${TABLE}[] = {\n${entries}    {0}};\n")

@@ -35,6 +35,7 @@ static const term exit_codes[] = {{"0", "success"},
 static const term environment[] = {
     {"LAPIDARY_MODEL",
      "The checkpoint directory where none is named. If it is not set, the bundled model is used."},
+    {"LAPIDARY_API_KEY", "The key that lapidary serve asks for, where --api-key names none."},
     {"LAPIDARY_ISA", "Forces a form of the kernels: portable, avx2 or neon. Results do not change."},
     {NULL, NULL}};
 
@@ -55,13 +56,13 @@ static const term examples[] = {
     {"lapidary run --restore long.snapshot 'In short,'", "Continue from there."},
     {"lapidary logits DIR --ids 2,315,439 --all --out logits.npy", "All logits as a NumPy array [3, vocab]."},
     {"lapidary fit DIR --ctx 32768", "Whether it fits into memory, and how fast it can be at most."},
+    {"lapidary serve -m DIR", "An OpenAI- and Anthropic-style API, and a page, at http://127.0.0.1:8080."},
     {"lapidary bench -m DIR --depth 0,4096 --svg rates.svg", "How fast, against what the machine can do."},
     {NULL, NULL}};
 
-const lap_verb *const lap_verbs[] = {
-    &lap_verb_run, &lap_verb_tokenize, &lap_verb_inspect, &lap_verb_fit,   &lap_verb_logits,
-    &lap_verb_cut, &lap_verb_check,    &lap_verb_bench,   &lap_verb_forge, &lap_verb_help,
-    NULL};
+const lap_verb *const lap_verbs[] = {&lap_verb_run,   &lap_verb_serve,  &lap_verb_tokenize, &lap_verb_inspect,
+                                     &lap_verb_fit,   &lap_verb_logits, &lap_verb_cut,      &lap_verb_check,
+                                     &lap_verb_bench, &lap_verb_forge,  &lap_verb_help,     NULL};
 
 static const lap_option common_options[] = {
     {.kind = LAP_OPTION_FLAG, .letter = 'h', .name = "help", .help = "Show this help."}, {0}};

@@ -16,6 +16,16 @@ static void say_path(const lap_model *model, lap_path path) {
     fprintf(stderr, "path: monolith: %s\n", cut.why);
 }
 
+lap_status lap_open_model(const char *directory, const lap_engine_settings *settings, lap_opened *opened,
+                          lap_error *error) {
+  *opened = (lap_opened){0};
+  lap_status status = lap_find_model(directory, &opened->directory, error);
+  if (status == LAP_OK)
+    status = lap_model_open(opened->directory, (lap_kv_mode)settings->kv, &opened->model, error);
+  if (status == LAP_OK && settings->verbose) say_path(opened->model, (lap_path)settings->path);
+  return status;
+}
+
 lap_status lap_open_engine(const char *directory, const lap_engine_settings *settings, lap_opened *opened,
                            lap_error *error) {
   const lap_session_options options = {
@@ -24,13 +34,8 @@ lap_status lap_open_engine(const char *directory, const lap_engine_settings *set
       .kv_start_prompt = settings->kv_start == 1,
       .path = (lap_path)settings->path,
   };
-  *opened = (lap_opened){0};
-  lap_status status = lap_find_model(directory, &opened->directory, error);
-  if (status == LAP_OK)
-    status = lap_model_open(opened->directory, (lap_kv_mode)settings->kv, &opened->model, error);
-  if (status == LAP_OK && settings->verbose) say_path(opened->model, options.path);
-  if (status == LAP_OK) status = lap_session_create(opened->model, &options, &opened->session, error);
-  return status;
+  lap_status status = lap_open_model(directory, settings, opened, error);
+  return status == LAP_OK ? lap_session_create(opened->model, &options, &opened->session, error) : status;
 }
 
 void lap_close_opened(lap_opened *opened) {

@@ -32,36 +32,36 @@ typedef struct lap_engine_settings {
         "KV caches: config (as the checkpoint's kv_config.json says, the default), plain (16 bits), 8 or 4 " \
         "bits."                                                                                              \
   }
-#define LAP_ENGINE_OPTIONS(at)                                                                           \
-  LAP_KV_OPTION(at),                                                                                     \
-      {.kind = LAP_OPTION_CHOICE,                                                                        \
-       .name = "kv-start",                                                                               \
-       .argument = "WHEN",                                                                               \
-       .offset = (at) + offsetof(lap_engine_settings, kv_start),                                         \
-       .choices = lap_kv_start_words,                                                                    \
-       .help =                                                                                           \
-           "Quantize KV from the beginning (begin, the default), or convert it after "                   \
-           "the prompt (prompt)."},                                                                      \
-      {.kind = LAP_OPTION_CHOICE,                                                                        \
-       .name = "path",                                                                                   \
-       .argument = "PATH",                                                                               \
-       .offset = (at) + offsetof(lap_engine_settings, path),                                             \
-       .choices = lap_path_words,                                                                        \
-       .help =                                                                                           \
-           "The forward pass: auto (the checkpoint's cut where there is one, else the monolith; the "    \
-           "default), monolith, or cut. Does not change results."},                                      \
-      LAP_THREADS_OPTION(at),                                                                            \
-      {.kind = LAP_OPTION_INTEGER,                                                                       \
-       .name = "chunk",                                                                                  \
-       .argument = "N",                                                                                  \
-       .offset = (at) + offsetof(lap_engine_settings, chunk),                                            \
-       .low = 1,                                                                                         \
-       .high = LAP_MAX_CHUNK,                                                                            \
-       .help = "Prompt tokens evaluated at once; default: 512. Does not change results."},               \
+#define LAP_PATH_OPTION(at)                                                                        \
+  {                                                                                                \
+    .kind = LAP_OPTION_CHOICE, .name = "path", .argument = "PATH",                                 \
+    .offset = (at) + offsetof(lap_engine_settings, path), .choices = lap_path_words,               \
+    .help =                                                                                        \
+        "The forward pass: auto (the checkpoint's cut where there is one, else the monolith; the " \
+        "default), monolith, or cut. Does not change results."                                     \
+  }
+#define LAP_CHUNK_OPTION(at)                                                                \
+  {                                                                                         \
+    .kind = LAP_OPTION_INTEGER, .name = "chunk", .argument = "N",                           \
+    .offset = (at) + offsetof(lap_engine_settings, chunk), .low = 1, .high = LAP_MAX_CHUNK, \
+    .help = "Prompt tokens evaluated at once; default: 512. Does not change results."       \
+  }
+#define LAP_VERBOSE_OPTION(at)                                                                           \
   {                                                                                                      \
     .kind = LAP_OPTION_FLAG, .name = "verbose", .offset = (at) + offsetof(lap_engine_settings, verbose), \
     .help = "Say on standard error which forward pass runs, and why."                                    \
   }
+#define LAP_ENGINE_OPTIONS(at)                                                         \
+  LAP_KV_OPTION(at),                                                                   \
+      {.kind = LAP_OPTION_CHOICE,                                                      \
+       .name = "kv-start",                                                             \
+       .argument = "WHEN",                                                             \
+       .offset = (at) + offsetof(lap_engine_settings, kv_start),                       \
+       .choices = lap_kv_start_words,                                                  \
+       .help =                                                                         \
+           "Quantize KV from the beginning (begin, the default), or convert it after " \
+           "the prompt (prompt)."},                                                    \
+      LAP_PATH_OPTION(at), LAP_THREADS_OPTION(at), LAP_CHUNK_OPTION(at), LAP_VERBOSE_OPTION(at)
 
 typedef struct lap_opened {
   char *directory;
@@ -73,6 +73,9 @@ typedef struct lap_opened {
  * lap_close_opened, also after an error. */
 lap_status lap_open_engine(const char *directory, const lap_engine_settings *settings, lap_opened *opened,
                            lap_error *error);
+/* The same without a session, for those that make their own. */
+lap_status lap_open_model(const char *directory, const lap_engine_settings *settings, lap_opened *opened,
+                          lap_error *error);
 void lap_close_opened(lap_opened *opened);
 
 #endif

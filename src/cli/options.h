@@ -67,6 +67,7 @@ extern const lap_verb lap_verb_fit;
 extern const lap_verb lap_verb_logits;
 extern const lap_verb lap_verb_bench;
 extern const lap_verb lap_verb_forge;
+extern const lap_verb lap_verb_serve;
 extern const lap_verb lap_verb_cut;
 extern const lap_verb lap_verb_check;
 extern const lap_verb lap_verb_help;

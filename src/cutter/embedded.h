@@ -3,15 +3,9 @@
 #ifndef LAP_CUTTER_EMBEDDED_H
 #define LAP_CUTTER_EMBEDDED_H
 
-#include <stddef.h>
+#include "base/embedded.h"
 
-typedef struct lap_embedded {
-  const char *path; /* as it is included: "kernels/lanes.h" */
-  const unsigned char *data;
-  size_t bytes;
-} lap_embedded;
-
-/* Ended by an entry without a path. */
+/* Paths are as they are included: "kernels/lanes.h". Ended by an entry without a path. */
 extern const lap_embedded lap_embedded_files[];
 
 #endif

@@ -1,0 +1,85 @@
+/* served.c: what is made once and used by all requests. */
+#include "server/served.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "model/model.h"
+
+struct lap_served_lazy {
+  pthread_mutex_t lock;
+  lap_vocabulary *vocabulary; /* or NULL */
+};
+
+static int32_t id_of(const lap_tokenizer *tokenizer, const char *text) {
+  return lap_tokenizer_id(tokenizer, text, strlen(text));
+}
+
+/* The last part of a path. */
+static char *name_of(const char *directory) {
+  size_t end = strlen(directory);
+  while (end > 1 && directory[end - 1] == '/') end--;
+  size_t begin = end;
+  while (begin > 0 && directory[begin - 1] != '/') begin--;
+  return strndup(directory + begin, end - begin);
+}
+
+static const char *kv_word(const lap_model *model) {
+  static const char *const words[] = {"config", "plain", "8", "4"};
+  return words[model->plan->kv_mode];
+}
+
+lap_status lap_served_open(lap_model *model, const char *directory, const char *name, lap_path path,
+                           lap_served *out, lap_error *error) {
+  bool cut = path != LAP_PATH_MONOLITH && lap_model_cut(model).available;
+  *out = (lap_served){.model = model,
+                      .sampling = lap_model_sampling(model),
+                      .context = lap_model_context(model),
+                      .kv = kv_word(model),
+                      .path = cut ? "cut" : "monolith",
+                      .created = (int64_t)time(NULL)};
+  out->name = name ? strdup(name) : name_of(directory);
+  out->lazy = calloc(1, sizeof *out->lazy);
+  if (out->lazy) pthread_mutex_init(&out->lazy->lock, NULL);
+  lap_status status = out->name && out->lazy
+                          ? lap_model_tokenizer(model, &out->tokenizer, error)
+                          : lap_fail(error, LAP_ERROR_MEMORY, "out of memory for the server");
+  if (status == LAP_OK) {
+    status = lap_chat_open(model, &out->chat, &out->chat_error);
+    if (status != LAP_OK && error) *error = out->chat_error;
+    if (status == LAP_ERROR_UNSUPPORTED) status = LAP_OK; /* raw completions work without */
+  }
+  if (status == LAP_OK) {
+    out->call_id = id_of(out->tokenizer, "<|tool_call>");
+    out->open_thought_id = id_of(out->tokenizer, "<|channel>");
+    out->close_thought_id = id_of(out->tokenizer, "<channel|>");
+  } else {
+    lap_served_close(out);
+  }
+  return status;
+}
+
+void lap_served_close(lap_served *served) {
+  if (served->lazy) {
+    lap_vocabulary_destroy(served->lazy->vocabulary);
+    pthread_mutex_destroy(&served->lazy->lock);
+    free(served->lazy);
+  }
+  lap_chat_close(served->chat);
+  free(served->name);
+  *served = (lap_served){0};
+}
+
+lap_status lap_served_vocabulary(const lap_served *served, const lap_vocabulary **out, lap_error *error) {
+  const lap_plan *plan = served->model->plan;
+  pthread_mutex_lock(&served->lazy->lock);
+  lap_status status = LAP_OK;
+  if (!served->lazy->vocabulary)
+    status = lap_vocabulary_create(served->tokenizer, plan->eos, (size_t)plan->eos_count,
+                                   &served->lazy->vocabulary, error);
+  *out = served->lazy->vocabulary;
+  pthread_mutex_unlock(&served->lazy->lock);
+  return status;
+}
