@@ -2,7 +2,7 @@
 # make run       installs what is missing, builds, lets the bundled model speak
 # make test      everything that must hold (tests/run)
 # make regenerate  the cuts in src/generated again, by this version of the generator
-# make bench     measurements; make soak: long fuzzing
+# make bench     measurements; make soak: long fuzzing, long load
 .PHONY: all run test bench soak regenerate format install clean
 
 all: build/build.ninja
@@ -18,6 +18,7 @@ run: all
 test:
 	@scripts/install-dependencies test
 	@scripts/fetch-test-tokenizer
+	@scripts/fetch-test-clients
 	@tests/run
 
 bench: all
@@ -26,6 +27,7 @@ bench: all
 
 soak:
 	@scripts/install-dependencies test
+	@scripts/fetch-test-clients
 	@tests/run soak
 
 # Built without the old cuts, so that none of them can stand in the way.

@@ -161,7 +161,7 @@ async function answer(parameters = readSettings()) {
   if (running === mine) running = null;
   if (!messages.includes(message)) return; // another conversation by now
   await refreshServer();
-  if (server.kv_bytes !== undefined) message.kv_bytes = server.kv_bytes;
+  if (server.kv_bytes !== undefined) message.kv_bytes = keptBytes();
   show();
   keep();
   announce(spoken(message));
@@ -420,7 +420,7 @@ function statNodes({ timings = {}, usage = {}, kv_bytes: kv }) {
     );
   if (tokens !== undefined)
     add('Tokens of the answer, and tokens a second', `answer ${whole.format(tokens)}`, rate(tokens, timings.decode_seconds));
-  if (kv !== undefined && tokens !== undefined) add("The server's memory for keys and values", `KV ${bytes(kv)}`);
+  if (kv !== undefined && tokens !== undefined) add("The server's memory for keys and values after this answer", `KV ${bytes(kv)}`);
   return parts;
 }
 
@@ -606,6 +606,9 @@ function textOf(content) {
 
 /* ---- the server ---- */
 
+/* Keys and values of what runs, and of what is kept for the next turn. */
+const keptBytes = () => (server.kv_bytes ?? 0) + (server.cache_bytes ?? 0);
+
 async function refreshServer() {
   try {
     const response = await fetch('health', { headers: headers(settings.setting('api_key')) });
@@ -614,11 +617,11 @@ async function refreshServer() {
   } catch {
     server = {};
   }
-  const { model, path, isa, kv, threads, kv_bytes: size } = server;
+  const { model, path, isa, kv, threads, context } = server;
   const name = model?.split('/').filter(Boolean).at(-1);
   $('model').textContent = name ? [name, path, isa].filter(Boolean).join(' · ') : 'The server cannot be reached';
   document.title = name ? `${name} · Lapidary` : 'Lapidary';
-  const rows = { Model: model, Path: path, 'KV cache': kv, 'KV memory': size === undefined ? undefined : bytes(size), Instructions: isa, Threads: threads };
+  const rows = { Model: model, Path: path, 'KV cache': kv, 'KV memory': model && bytes(keptBytes()), Context: context, Instructions: isa, Threads: threads };
   const known = Object.entries(rows).filter(([, value]) => value !== undefined && value !== null);
   $('server').replaceChildren(...known.flatMap(([term, value]) => [make('dt', {}, term), make('dd', {}, String(value))]));
 }

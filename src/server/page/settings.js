@@ -127,21 +127,33 @@ export function restore(stored) {
 
 /** The settings' part of a request, or null where a field cannot be read: then the form shows which. */
 export function parameters() {
-  const read = {};
+  const given = {};
   let problems = 0;
   for (const field of fields.filter(({ dataset }) => dataset.kind)) {
-    mark(field, '');
-    const { kind, of: format } = field.dataset; // some belong to one format of the answer, and are needed then
+    const { of: format } = field.dataset; // some belong to one format of the answer, and are needed then
     if (format && format !== setting('format')) continue;
-    try {
-      if (field.value.trim() !== '') read[field.name] = readers[kind](field.value, field.dataset);
-      else if (format) throw new Error('This is needed for the format that is chosen.');
-    } catch (error) {
-      mark(field, error.message);
+    const { value, problem } = read(field);
+    if (problem) problems++;
+    else if (value !== undefined) given[field.name] = value;
+    else if (format) {
+      mark(field, 'This is needed for the format that is chosen.');
       problems++;
     }
   }
-  return problems === 0 ? asRequest(read) : null;
+  return problems === 0 ? asRequest(given) : null;
+}
+
+/* The value of a field, undefined where it is empty; or the problem, which is shown. */
+function read(field) {
+  mark(field, '');
+  const kind = field.dataset.kind;
+  if (!kind || field.value.trim() === '') return {};
+  try {
+    return { value: readers[kind](field.value, field.dataset) };
+  } catch (error) {
+    mark(field, error.message);
+    return { problem: error.message };
+  }
 }
 
 function asRequest({ schema, stop, tools, ...numbers }) {
@@ -162,20 +174,16 @@ export function toolCount() {
   }
 }
 
-/* Says beside a field what is wrong with it, or that nothing is. */
+/* Says beside a field, within its label, what is wrong with it, or that nothing is. */
 function mark(field, problem) {
-  const id = `problem-${field.name}`;
-  document.getElementById(id)?.remove();
-  field.toggleAttribute('aria-invalid', false);
-  field.removeAttribute('aria-describedby');
+  field.parentElement.querySelector('.problem')?.remove();
+  field.removeAttribute('aria-invalid');
   if (!problem) return;
   const text = document.createElement('span');
-  text.id = id;
   text.className = 'problem';
   text.textContent = problem;
   field.after(text);
   field.setAttribute('aria-invalid', 'true');
-  field.setAttribute('aria-describedby', id);
 }
 
 function changed() {
@@ -194,11 +202,11 @@ form.addEventListener('input', (event) => {
   mark(event.target, '');
   changed();
 });
-form.addEventListener('change', () => parameters());
+form.addEventListener('change', (event) => read(event.target));
 document.getElementById('example-tools').addEventListener('click', useExampleTools);
 document.getElementById('reset-settings').addEventListener('click', () => {
   form.reset();
-  parameters();
+  for (const field of fields) mark(field, '');
   changed();
 });
 
