@@ -13,6 +13,8 @@
 
 #include "cut/layout.h"
 #include "kernels/kernels.h"
+/* As products are, spans are computed by the table's code: bodies take long to compile. */
+#define LAP_ATTEND_SPAN(bits, group_size, ...) LAP_ISA(lap_kernels).attend_span(__VA_ARGS__)
 #include "pass/attend_rows.h"
 #include "pass/experts.h"
 #include "pass/head.h"
@@ -341,8 +343,7 @@ static void drop_rows(mono *m) {
   if (plan->per_layer_width) lap_run_rows(m->pass, m->pass->rows, embedded_input_row, m);
 }
 
-/* The tasks of attention over the caches that a tile's segment has, whose kind is made constant where
- * published checkpoints have it. */
+/* The tasks of attention over the caches that a tile's segment has. */
 static lap_attend_shape shape_of(const lap_attend_run *run, int row) {
   lap_attend_shape shape = *run->shape;
   const lap_pass_cache *kv = lap_pass_kv(run->pass, run->pass->row[row].segment, run->cache);
@@ -354,19 +355,7 @@ static lap_attend_shape shape_of(const lap_attend_run *run, int row) {
 static void attend_tile(void *context, int task, int thread) {
   const lap_attend_run *run = context;
   int tile = (run->spans ? task / run->spans : task) / lap_attend_groups(*run->shape);
-  lap_attend_shape s = shape_of(run, run->memory.tiles[tile].first_row);
-  if (s.bits == 4 && s.group_size == 64) {
-    s.bits = 4, s.group_size = 64;
-    lap_attend_tile(s, run, task, thread);
-  } else if (s.bits == 8 && s.group_size == 64) {
-    s.bits = 8, s.group_size = 64;
-    lap_attend_tile(s, run, task, thread);
-  } else if (s.bits == LAP_PLAIN_BITS) {
-    s.bits = LAP_PLAIN_BITS;
-    lap_attend_tile(s, run, task, thread);
-  } else {
-    lap_attend_tile(s, run, task, thread);
-  }
+  lap_attend_tile(shape_of(run, run->memory.tiles[tile].first_row), run, task, thread);
 }
 
 static void attend_fold_spans(void *context, int task, int thread) {

@@ -243,6 +243,11 @@ LAP_INLINE lap_attend_state lap_attend_span_state(const lap_attend_shape s, cons
                              queries);
 }
 
+/* What computes a span: the body, into which constants go; who has none may name another beforehand. */
+#ifndef LAP_ATTEND_SPAN
+#define LAP_ATTEND_SPAN lap_attend_span
+#endif
+
 /* Task: one tile, all its spans in order; or one span of it, if they are computed apart. */
 LAP_INLINE void lap_attend_tile(const lap_attend_shape s, const lap_attend_run *run, int task, int thread) {
   const int apart = run->spans > 0, tile_group = apart ? task / run->spans : task;
@@ -259,7 +264,7 @@ LAP_INLINE void lap_attend_tile(const lap_attend_shape s, const lap_attend_run *
   const int64_t first = apart ? run->first_span + task % run->spans : low / LAP_KEY_SPAN,
                 last = apart ? first : (high - 1) / LAP_KEY_SPAN;
   for (int64_t span = first; span <= last; span++) {
-    lap_attend_span(s.bits, s.group_size, &kv, &t.queries, lap_max64(low, span * LAP_KEY_SPAN),
+    LAP_ATTEND_SPAN(s.bits, s.group_size, &kv, &t.queries, lap_max64(low, span * LAP_KEY_SPAN),
                     lap_min64(high, (span + 1) * LAP_KEY_SPAN), span == first ? &state : &later, t.scratch);
     if (span > first) lap_attend_fold(t.queries.count, s.head_dim, &state, &later);
   }
