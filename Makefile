@@ -2,7 +2,7 @@
 # make run       installs what is missing, builds, lets the bundled model speak
 # make test      everything that must hold (tests/run)
 # make regenerate  the cuts in src/generated again, by this version of the generator
-# make bench     measurements; make soak: long fuzzing, long load
+# make bench     measurements; make soak: long fuzzing, long load, AVX-512 on an emulated processor
 .PHONY: all run test bench soak regenerate format install clean
 
 all: build/build.ninja
@@ -29,6 +29,7 @@ soak:
 	@scripts/install-dependencies test
 	@scripts/fetch-test-clients
 	@tests/run soak
+	@tests/emulate-avx512
 
 # Built without the old cuts, so that none of them can stand in the way.
 regenerate: all

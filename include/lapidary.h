@@ -53,7 +53,7 @@ typedef struct lap_model lap_model;
 typedef struct lap_tokenizer lap_tokenizer;
 
 /* Opens a checkpoint directory: maps the weights (nothing is copied or read ahead), builds the plan.
- * The environment variable LAPIDARY_ISA (portable, avx2, neon) forces a form of the kernels.
+ * The environment variable LAPIDARY_ISA (portable, avx2, avx512, neon) forces a form of the kernels.
  * `*out` is the caller's, to be closed after its sessions. Errors: IO, FORMAT, UNSUPPORTED, MEMORY,
  * ARGUMENT. */
 lap_status lap_model_open(const char *directory, lap_kv_mode kv, lap_model **out, lap_error *error);
@@ -163,7 +163,7 @@ typedef struct lap_stats {
   size_t kv_bytes;      /* memory of the KV caches */
   size_t scratch_bytes; /* memory of activations */
   int threads;
-  const char *isa;         /* "portable", "avx2", "neon" */
+  const char *isa;         /* "portable", "avx2", "avx512", "neon" */
   int64_t passes_monolith; /* forward passes by path */
   int64_t passes_cut;
 } lap_stats;

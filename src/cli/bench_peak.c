@@ -62,7 +62,11 @@ const lap_peak lap_peak_portable = {
 
 const lap_peak *lap_peak_select(void) {
 #if defined(__x86_64__)
-  return lap_kernels_run_here(&lap_kernels_avx2) ? &lap_peak_avx2 : &lap_peak_portable;
+#ifdef LAP_WITH_AVX512
+  if (lap_kernels_run_here(&lap_kernels_avx512)) return &lap_peak_avx512;
+#endif
+  if (lap_kernels_run_here(&lap_kernels_avx2)) return &lap_peak_avx2;
+  return &lap_peak_portable;
 #elif defined(__aarch64__)
   return &lap_peak_neon;
 #else

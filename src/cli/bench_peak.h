@@ -35,6 +35,7 @@ typedef struct lap_peak {
 extern const lap_peak lap_peak_portable;
 #if defined(__x86_64__)
 extern const lap_peak lap_peak_avx2;
+extern const lap_peak lap_peak_avx512;
 #elif defined(__aarch64__)
 extern const lap_peak lap_peak_neon;
 #endif

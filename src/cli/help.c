@@ -36,7 +36,7 @@ static const term environment[] = {
     {"LAPIDARY_MODEL",
      "The checkpoint directory where none is named. If it is not set, the bundled model is used."},
     {"LAPIDARY_API_KEY", "The key that lapidary serve asks for, where --api-key names none."},
-    {"LAPIDARY_ISA", "Forces a form of the kernels: portable, avx2 or neon. Results do not change."},
+    {"LAPIDARY_ISA", "Forces a form of the kernels: portable, avx2, avx512 or neon. Results do not change."},
     {NULL, NULL}};
 
 static const term files[] = {

@@ -256,6 +256,96 @@ LAP_INLINE void lap_value_tiles_avx2(const int bits, const int head_dim, int que
   }
 }
 
+#ifdef LAP_HAVE_AVX512
+LAP_INLINE float lap_softmax_block_avx512(float *s, int first, int last, float *m, float *l) {
+  const uint64_t below_last = last < 64 ? (1ull << last) - 1 : ~0ull;
+  const uint64_t live = below_last & ~((1ull << first) - 1);
+  __m512 best = _mm512_set1_ps(*m);
+  for (int i = 0; i < LAP_KEY_BLOCK / 16; i++) /* a NaN is passed over: max returns the second operand */
+    best = _mm512_mask_max_ps(best, (__mmask16)(live >> (16 * i)), _mm512_loadu_ps(s + 16 * i), best);
+  const float top =
+      lap_max8_avx2(_mm256_max_ps(_mm512_castps512_ps256(best), _mm512_extractf32x8_ps(best, 1)));
+  float correction = _mm512_cvtss_f32(lap_exp_avx512(_mm512_set1_ps(*m - top)));
+  __m512 sum = _mm512_setzero_ps();
+  for (int i = 0; i < LAP_KEY_BLOCK / 16; i++) {
+    __m512 p = lap_exp_avx512(_mm512_sub_ps(_mm512_loadu_ps(s + 16 * i), _mm512_set1_ps(top)));
+    p = _mm512_maskz_mov_ps((__mmask16)(live >> (16 * i)), p);
+    _mm512_storeu_ps(s + 16 * i, p);
+    sum = _mm512_add_ps(sum, p);
+  }
+  if (*l == 0.0f) correction = 0.0f;
+  *l = lap_fma(*l, correction, lap_tree16_avx512(sum));
+  *m = top;
+  return correction;
+}
+
+/* 32 codes from `p` (16, 32 or 64 bytes) as two vectors of floats. */
+LAP_INLINE void lap_codes32_avx512(const int bits, const unsigned char *p, __m512 *low, __m512 *high) {
+  const __m256i *v = (const __m256i *)(const void *)p;
+  if (bits == 16) {
+    *low = _mm512_cvtepi32_ps(_mm512_cvtepi16_epi32(_mm256_loadu_si256(v)));
+    *high = _mm512_cvtepi32_ps(_mm512_cvtepi16_epi32(_mm256_loadu_si256(v + 1)));
+    return;
+  }
+  __m128i first, second;
+  if (bits == 8) {
+    first = _mm_loadu_si128((const __m128i *)(const void *)p);
+    second = _mm_loadu_si128((const __m128i *)(const void *)(p + 16));
+  } else {
+    const __m128i mask = _mm_set1_epi8(15), packed = _mm_loadu_si128((const __m128i *)(const void *)p);
+    const __m128i even = _mm_and_si128(packed, mask), odd = _mm_and_si128(_mm_srli_epi16(packed, 4), mask);
+    first = _mm_unpacklo_epi8(even, odd);
+    second = _mm_unpackhi_epi8(even, odd);
+  }
+  *low = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(first));
+  *high = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(second));
+}
+
+/* 32 columns of n keys into the accumulators of at most eight queries. */
+LAP_INLINE void lap_value_columns_avx512(const int bits, const int queries, const int head_dim, int n,
+                                         const unsigned char *rows, size_t row_bytes,
+                                         const float weight[][LAP_KEY_BLOCK], float *acc) {
+  __m512 low[8], high[8];
+  for (int t = 0; t < queries; t++) {
+    low[t] = _mm512_loadu_ps(acc + t * head_dim);
+    high[t] = _mm512_loadu_ps(acc + t * head_dim + 16);
+  }
+  for (int j = 0; j < n; j++) {
+    __m512 a, b;
+    lap_codes32_avx512(bits, rows + (size_t)j * row_bytes, &a, &b);
+    for (int t = 0; t < queries; t++) {
+      __m512 w = _mm512_set1_ps(weight[t][j]);
+      low[t] = _mm512_fmadd_ps(w, a, low[t]);
+      high[t] = _mm512_fmadd_ps(w, b, high[t]);
+    }
+  }
+  for (int t = 0; t < queries; t++) {
+    _mm512_storeu_ps(acc + t * head_dim, low[t]);
+    _mm512_storeu_ps(acc + t * head_dim + 16, high[t]);
+  }
+}
+
+LAP_INLINE void lap_value_tiles_avx512(const int bits, const int head_dim, int queries, int n,
+                                       const unsigned char *rows, size_t row_bytes,
+                                       const float weight[][LAP_KEY_BLOCK], float *acc) {
+  int t = 0;
+  for (; t + 8 <= queries; t += 8)
+    lap_value_columns_avx512(bits, 8, head_dim, n, rows, row_bytes, weight + t, acc + t * head_dim);
+  for (; t + 4 <= queries; t += 4)
+    lap_value_columns_avx512(bits, 4, head_dim, n, rows, row_bytes, weight + t, acc + t * head_dim);
+  for (; t < queries; t++)
+    lap_value_columns_avx512(bits, 1, head_dim, n, rows, row_bytes, weight + t, acc + t * head_dim);
+}
+#endif
+
+enum { /* columns that lap_value_tiles adds */
+#ifdef LAP_HAVE_AVX512
+  LAP_VALUE_STEP = 32
+#else
+  LAP_VALUE_STEP = LAP_VALUE_COLUMNS
+#endif
+};
+
 LAP_INLINE void lap_values_avx2(const int bits, const lap_kv_view *kv, int queries, int64_t slot, int n,
                                 const float *p, float *acc, float *bias_acc) {
   const unsigned char *rows = kv->v + (size_t)slot * kv->row_bytes;
@@ -270,9 +360,12 @@ LAP_INLINE void lap_values_avx2(const int bits, const lap_kv_view *kv, int queri
       for (int j = 0; j < n; j++) scale[j] = lap_load_f32(scales + (size_t)j * kv->scale_bytes + 4 * g);
       for (int t = 0; t < count; t++)
         lap_value_weights_avx2(p + (first + t) * LAP_KEY_BLOCK, scale, n, weight[t]);
-      for (int d = g * kv->group_size; d < (g + 1) * kv->group_size; d += LAP_VALUE_COLUMNS)
-        lap_value_tiles_avx2(bits, kv->head_dim, count, n, rows + d * bits / 8, kv->row_bytes,
-                             (const float(*)[LAP_KEY_BLOCK])weight, acc + first * kv->head_dim + d);
+      for (int d = g * kv->group_size; d < (g + 1) * kv->group_size; d += LAP_VALUE_STEP) {
+        const float(*weights)[LAP_KEY_BLOCK] = (const float(*)[LAP_KEY_BLOCK])weight;
+        const unsigned char *codes = rows + d * bits / 8;
+        float *to = acc + first * kv->head_dim + d;
+        LAP_ISA(lap_value_tiles)(bits, kv->head_dim, count, n, codes, kv->row_bytes, weights, to);
+      }
     }
   }
 }

@@ -211,4 +211,66 @@ LAP_INLINE void lap_softcap_neon(float *y, int n, float cap) {
 }
 #endif
 
+#ifdef LAP_HAVE_AVX512
+LAP_INLINE __m512 lap_exp_avx512(__m512 x) {
+  const __m512 low = _mm512_set1_ps(LAP_EXP_LOW), rounder = _mm512_set1_ps(LAP_ROUNDER);
+  /* min and max return the second operand when one is NaN, as in the other forms. */
+  __m512 bounded = _mm512_max_ps(low, _mm512_min_ps(_mm512_set1_ps(LAP_EXP_HIGH), x));
+  __m512 shifted = _mm512_fmadd_ps(bounded, _mm512_set1_ps(LAP_LOG2_E), rounder);
+  __m512 n = _mm512_sub_ps(shifted, rounder);
+  __m512 r = _mm512_fmadd_ps(n, _mm512_set1_ps(-LAP_LN2_HIGH), bounded);
+  r = _mm512_fmadd_ps(n, _mm512_set1_ps(-LAP_LN2_LOW), r);
+  __m512 p = _mm512_set1_ps(LAP_EXP_P0);
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(LAP_EXP_P1));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(LAP_EXP_P2));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(LAP_EXP_P3));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(LAP_EXP_P4));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(LAP_EXP_P5));
+  p = _mm512_add_ps(_mm512_fmadd_ps(p, _mm512_mul_ps(r, r), r), _mm512_set1_ps(1.0f));
+  __m512i exponent = _mm512_add_epi32(_mm512_castps_si512(shifted), _mm512_set1_epi32(127 - 0x4b400000));
+  __m512 y = _mm512_mul_ps(p, _mm512_castsi512_ps(_mm512_slli_epi32(exponent, 23)));
+  return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, low, _CMP_NLT_UQ), y);
+}
+
+LAP_INLINE __m512 lap_tanh_avx512(__m512 x) {
+  const __m512 sign_bit = _mm512_set1_ps(-0.0f), one = _mm512_set1_ps(1.0f);
+  __m512 magnitude = _mm512_andnot_ps(sign_bit, x), square = _mm512_mul_ps(x, x);
+  __m512 p = _mm512_set1_ps(LAP_TANH_P0);
+  p = _mm512_fmadd_ps(p, square, _mm512_set1_ps(LAP_TANH_P1));
+  p = _mm512_fmadd_ps(p, square, _mm512_set1_ps(LAP_TANH_P2));
+  p = _mm512_fmadd_ps(p, square, _mm512_set1_ps(LAP_TANH_P3));
+  p = _mm512_fmadd_ps(p, square, _mm512_set1_ps(LAP_TANH_P4));
+  __m512 near_zero = _mm512_fmadd_ps(_mm512_mul_ps(p, square), x, x);
+  __m512 e = lap_exp_avx512(_mm512_add_ps(magnitude, magnitude));
+  __m512 far = _mm512_sub_ps(one, _mm512_div_ps(_mm512_set1_ps(2.0f), _mm512_add_ps(e, one)));
+  far = _mm512_or_ps(_mm512_andnot_ps(sign_bit, far), _mm512_and_ps(sign_bit, x));
+  return _mm512_mask_mov_ps(far, _mm512_cmp_ps_mask(magnitude, _mm512_set1_ps(LAP_TANH_EDGE), _CMP_LT_OQ),
+                            near_zero);
+}
+
+LAP_INLINE __m512 lap_gelu_avx512(__m512 x) {
+  const __m512 one = _mm512_set1_ps(1.0f);
+  __m512 inner = _mm512_fmadd_ps(_mm512_mul_ps(x, x), _mm512_set1_ps(LAP_GELU_CUBE), one);
+  __m512 e = lap_exp_avx512(_mm512_mul_ps(_mm512_mul_ps(x, inner), _mm512_set1_ps(LAP_GELU_EDGE)));
+  return _mm512_div_ps(x, _mm512_add_ps(one, e));
+}
+
+LAP_INLINE void lap_geglu_avx512(const float *gate, const float *up, int n, float *y) {
+  for (int i = 0; i < n; i += 16) {
+    const __mmask16 live = lap_first_avx512(n - i);
+    __m512 v = lap_gelu_avx512(_mm512_maskz_loadu_ps(live, gate + i));
+    _mm512_mask_storeu_ps(y + i, live, _mm512_mul_ps(v, _mm512_maskz_loadu_ps(live, up + i)));
+  }
+}
+
+LAP_INLINE void lap_softcap_avx512(float *y, int n, float cap) {
+  const __m512 caps = _mm512_set1_ps(cap);
+  for (int i = 0; i < n; i += 16) {
+    const __mmask16 live = lap_first_avx512(n - i);
+    __m512 v = _mm512_div_ps(_mm512_maskz_loadu_ps(live, y + i), caps);
+    _mm512_mask_storeu_ps(y + i, live, _mm512_mul_ps(caps, lap_tanh_avx512(v)));
+  }
+}
+#endif
+
 #endif

@@ -1,7 +1,8 @@
 /* kernels.h: the operations of the forward pass, in the form that this processor runs best.
  *
- * Every table computes the same bits; LAPIDARY_ISA=portable|avx2|neon forces one. Shapes are row-major,
- * strides count elements unless they are called bytes. Functions allocate nothing and keep nothing. */
+ * Every table computes the same bits; LAPIDARY_ISA=portable|avx2|avx512|neon forces one. Shapes are
+ * row-major, strides count elements unless they are called bytes. Functions allocate nothing and keep
+ * nothing. */
 #ifndef LAP_KERNELS_KERNELS_H
 #define LAP_KERNELS_KERNELS_H
 
@@ -66,6 +67,7 @@ typedef struct lap_kernels {
 extern const lap_kernels lap_kernels_portable;
 #if defined(__x86_64__)
 extern const lap_kernels lap_kernels_avx2;
+extern const lap_kernels lap_kernels_avx512;
 #elif defined(__aarch64__)
 extern const lap_kernels lap_kernels_neon;
 #endif

@@ -18,19 +18,36 @@
 #include "base/bytes.h"
 
 /* A file that calls the bodies by LAP_ISA(name) is compiled once for each instruction set; the compiler's
- * flags say for which, LAP_PORTABLE asks for plain C whatever they are. LAP_ISA_FLAGS are the flags. */
+ * flags say for which; LAP_PORTABLE asks for plain C whatever they are, LAP_NO_AVX512 for at most AVX2.
+ * LAP_ISA_FLAGS are the flags (and those of CMakeLists.txt). */
 #if defined(__aarch64__) && !defined(LAP_PORTABLE)
 #define LAP_HAVE_NEON 1
 #include <arm_neon.h>
 #define LAP_ISA(name) name##_neon
 #define LAP_ISA_NAME  "neon"
 #define LAP_ISA_FLAGS ""
+#elif defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__) && \
+    defined(__AVX512VNNI__) && defined(__FMA__) && defined(__F16C__) && !defined(LAP_PORTABLE) &&        \
+    !defined(LAP_NO_AVX512)
+#define LAP_HAVE_AVX512 1
+#define LAP_HAVE_AVX2   1
+#include <immintrin.h>
+#define LAP_ISA(name)               name##_avx512
+#define LAP_ISA_NAME                "avx512"
+#define LAP_ISA_FLAGS               "-mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx2 -mfma -mf16c"
+/* Products and values differ from AVX2's in their inner parts alone, dense products (f16 and bf16 weights,
+ * which memory limits) in nothing: the walk around them is the same code. */
+#define lap_matmul_dense_avx512     lap_matmul_dense_avx2
+#define lap_matmul_int16_avx512     lap_matmul_int16_avx2
+#define lap_matmul_quantized_avx512 lap_matmul_quantized_avx2
+#define lap_matmul_woven_avx512     lap_matmul_woven_avx2
+#define lap_values_avx512           lap_values_avx2
 #elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__) && !defined(LAP_PORTABLE)
 #define LAP_HAVE_AVX2 1
 #include <immintrin.h>
 #define LAP_ISA(name) name##_avx2
 #define LAP_ISA_NAME  "avx2"
-#define LAP_ISA_FLAGS "-mavx2 -mfma -mf16c"
+#define LAP_ISA_FLAGS "-DLAP_NO_AVX512 -mavx2 -mfma -mf16c"
 #else
 #define LAP_ISA(name)   name##_portable
 #define LAP_ISA_NAME    "portable"
@@ -92,6 +109,26 @@ LAP_INLINE __m256 lap_bf16x8_avx2(const void *p) {
 
 LAP_INLINE __m256 lap_f16x8_avx2(const void *p) {
   return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+}
+#endif
+
+#ifdef LAP_HAVE_AVX512
+LAP_INLINE float lap_tree16_avx512(__m512 l) {
+  return lap_tree16_avx2(_mm512_castps512_ps256(l), _mm512_extractf32x8_ps(l, 1));
+}
+
+/* The first n lanes, all of them for 16 and more. */
+LAP_INLINE __mmask16 lap_first_avx512(int n) {
+  return (__mmask16)(n < 16 ? (1u << n) - 1u : 0xffffu);
+}
+
+/* `low` in lanes 0..7, `high` in 8..15. */
+LAP_INLINE __m512 lap_join_avx512(__m256 low, __m256 high) {
+  return _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1);
+}
+
+LAP_INLINE __m512i lap_join_i_avx512(__m256i low, __m256i high) {
+  return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
 }
 #endif
 

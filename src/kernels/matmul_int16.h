@@ -60,6 +60,26 @@ LAP_INLINE void lap_idots_avx2(const int tokens, const lap_imatrix *w, int row, 
   for (int t = 0; t < tokens; t++) out[t] = lap_tree16_avx2(low[t], high[t]);
 }
 
+#ifdef LAP_HAVE_AVX512
+LAP_INLINE void lap_idots_avx512(const int tokens, const lap_imatrix *w, int row, const float *x,
+                                 size_t x_stride, float *out) {
+  const unsigned char *codes = w->codes + (size_t)row * w->row_bytes;
+  const unsigned char *scales = w->scales + (size_t)row * w->scale_bytes;
+  __m512 l[4];
+  for (int t = 0; t < tokens; t++) l[t] = _mm512_setzero_ps();
+  for (int group = 0; group < w->cols; group += w->group_size, scales += 4) {
+    const __m512 scale = _mm512_set1_ps(lap_load_f32(scales));
+    for (int i = group; i < group + w->group_size; i += LAP_LANES) {
+      __m256i words = _mm256_loadu_si256((const __m256i *)(const void *)(codes + 2 * i));
+      __m512 a = _mm512_mul_ps(scale, _mm512_cvtepi32_ps(_mm512_cvtepi16_epi32(words)));
+      for (int t = 0; t < tokens; t++)
+        l[t] = _mm512_fmadd_ps(_mm512_loadu_ps(x + (size_t)t * x_stride + i), a, l[t]);
+    }
+  }
+  for (int t = 0; t < tokens; t++) out[t] = lap_tree16_avx512(l[t]);
+}
+#endif
+
 LAP_INLINE void lap_matmul_int16_avx2(const lap_imatrix *w, const float *x, size_t x_stride, int x_rows,
                                       int rows, float *y, size_t y_stride) {
   for (int t = 0; t < x_rows;) {
@@ -68,9 +88,9 @@ LAP_INLINE void lap_matmul_int16_avx2(const lap_imatrix *w, const float *x, size
     float out[4];
     for (int r = 0; r < rows; r++) {
       if (tokens == 4) {
-        lap_idots_avx2(4, w, r, v, x_stride, out);
+        LAP_ISA(lap_idots)(4, w, r, v, x_stride, out);
       } else {
-        lap_idots_avx2(1, w, r, v, x_stride, out);
+        LAP_ISA(lap_idots)(1, w, r, v, x_stride, out);
       }
       for (int i = 0; i < tokens; i++) y[(size_t)(t + i) * y_stride + (size_t)r] = out[i];
     }

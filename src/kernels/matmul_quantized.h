@@ -416,38 +416,252 @@ LAP_INLINE void lap_qdots_short_avx2(const int bits, const lap_qmatrix *w, int r
   }
 }
 
+enum {
+  LAP_Q_SHORT_COLS = 1024
+};
+
+/* Rows first..last-1 of W against one row of x. */
+LAP_INLINE void lap_qdots_rows_avx2(const int bits, const int group_size, const lap_qmatrix *w, int first,
+                                    int last, const lap_qrow *x, const int16_t *const q[], float *y) {
+  int r = first;
+  if (group_size == 64 && w->cols % 256 == 0 && w->cols <= LAP_Q_SHORT_COLS)
+    for (; r + LAP_Q_SHORT_ROWS <= last; r += LAP_Q_SHORT_ROWS)
+      lap_qdots_short_avx2(bits, w, r, x, q[0], y + r);
+  for (; r < last; r++) lap_qdots_avx2(bits, group_size, 1, w, r, x, q, y + r);
+}
+
+/* Row r of W against LAP_Q_TILE rows of x. */
+LAP_INLINE void lap_qdots_tile_avx2(const int bits, const int group_size, const lap_qmatrix *w, int row,
+                                    const lap_qrow x[], const int16_t *const q[], float *out) {
+  lap_qdots_avx2(bits, group_size, LAP_Q_TILE, w, row, x, q, out);
+}
+
+#ifdef LAP_HAVE_AVX512
+/* The 64 codes (of 4 or 8 bits) at `p` as two vectors of 32: in nibble order for 4 bits, else in natural
+ * order. A shift for each half of a register parts nibbles of two weights' distance at once. */
+LAP_INLINE void lap_load_codes64_avx512(const int bits, const unsigned char *p, __m512i c[2]) {
+  const __m256i *v = (const __m256i *)(const void *)p;
+  _mm_prefetch((const char *)p + LAP_Q_PREFETCH_BYTES, _MM_HINT_T0);
+  if (bits == 8) {
+    c[0] = _mm512_cvtepu8_epi16(_mm256_loadu_si256(v));
+    c[1] = _mm512_cvtepu8_epi16(_mm256_loadu_si256(v + 1));
+    return;
+  }
+  const __m512i words = _mm512_broadcast_i64x4(_mm256_loadu_si256(v)), mask = _mm512_set1_epi16(15);
+  const __m512i by_0_4 = lap_join_i_avx512(_mm256_setzero_si256(), _mm256_set1_epi16(4));
+  const __m512i by_8_12 = lap_join_i_avx512(_mm256_set1_epi16(8), _mm256_set1_epi16(12));
+  c[0] = _mm512_and_si512(_mm512_srlv_epi16(words, by_0_4), mask);
+  c[1] = _mm512_and_si512(_mm512_srlv_epi16(words, by_8_12), mask);
+}
+
+/* Sixteen partial sums of 64 codes times 64 of q. */
+LAP_INLINE __m512i lap_dot64_avx512(const __m512i c[2], const int16_t *q) {
+  __m512i sum = _mm512_dpwssd_epi32(_mm512_setzero_si512(), c[0], _mm512_loadu_si512(q));
+  return _mm512_dpwssd_epi32(sum, c[1], _mm512_loadu_si512(q + 32));
+}
+
+/* Element i of the result is the sum of the sixteen elements of s[i]. */
+LAP_INLINE __m512i lap_sums16_avx512(const __m512i s[16]) {
+  __m512i two[8], four[4], half[2]; /* sums of two, four vectors: in each quarter, then in each half */
+  for (int i = 0; i < 8; i++)
+    two[i] = _mm512_add_epi32(_mm512_unpacklo_epi32(s[2 * i], s[2 * i + 1]),
+                              _mm512_unpackhi_epi32(s[2 * i], s[2 * i + 1]));
+  for (int i = 0; i < 4; i++)
+    four[i] = _mm512_add_epi32(_mm512_unpacklo_epi64(two[2 * i], two[2 * i + 1]),
+                               _mm512_unpackhi_epi64(two[2 * i], two[2 * i + 1]));
+  for (int i = 0; i < 2; i++)
+    half[i] = _mm512_add_epi32(_mm512_shuffle_i64x2(four[2 * i], four[2 * i + 1], 0x88),
+                               _mm512_shuffle_i64x2(four[2 * i], four[2 * i + 1], 0xdd));
+  return _mm512_add_epi32(_mm512_shuffle_i64x2(half[0], half[1], 0x88),
+                          _mm512_shuffle_i64x2(half[0], half[1], 0xdd));
+}
+
+/* One row of W (groups of 64) against one row of x. */
+LAP_INLINE float lap_qdot_avx512(const int bits, const lap_qmatrix *w, int row, const lap_qrow *x,
+                                 const int16_t *q) {
+  const unsigned char *codes = w->codes + (size_t)row * w->row_bytes;
+  const size_t at = (size_t)row * w->scale_stride;
+  const int blocks = w->cols / 64;
+  __m256 lanes = _mm256_setzero_ps();
+  int b = 0;
+  for (; b + 16 <= blocks; b += 16) {
+    __m512i c[2], sum[16];
+    for (int i = 0; i < 16; i++) {
+      lap_load_codes64_avx512(bits, codes + 8 * (b + i) * bits, c);
+      sum[i] = lap_dot64_avx512(c, q + 64 * (b + i));
+    }
+    const __m512i dot = lap_sums16_avx512(sum);
+    for (int half = 0; half < 2; half++) {
+      const int first = b + 8 * half;
+      lanes = lap_qblocks_add8_avx2(bits, lap_format_load8_avx2(w->format, w->scales, at + (size_t)first),
+                                    lap_format_load8_avx2(w->format, w->biases, at + (size_t)first), x, first,
+                                    half ? _mm512_extracti64x4_epi64(dot, 1) : _mm512_castsi512_si256(dot),
+                                    lanes);
+    }
+  }
+  if (b + 8 <= blocks) {
+    lanes = lap_qblocks_add8_avx2(bits, lap_format_load8_avx2(w->format, w->scales, at + (size_t)b),
+                                  lap_format_load8_avx2(w->format, w->biases, at + (size_t)b), x, b,
+                                  lap_dots8_avx2(bits, 64, codes + 8 * b * bits, q + 64 * b), lanes);
+    b += 8;
+  }
+  if (b + 4 <= blocks) {
+    __m256i halves = lap_half_dots_avx2(bits, 64, codes + 8 * b * bits, q + 64 * b);
+    __m128 low = lap_qblocks_add4_avx2(bits, lap_format_load4_avx2(w->format, w->scales, at + (size_t)b),
+                                       lap_format_load4_avx2(w->format, w->biases, at + (size_t)b), x, b,
+                                       lap_add_halves_avx2(halves), _mm256_castps256_ps128(lanes));
+    lanes = _mm256_insertf128_ps(lanes, low, 0);
+    b += 4;
+  }
+  if (b == blocks) return lap_tree8_avx2(lanes);
+  float lane[8];
+  _mm256_storeu_ps(lane, lanes);
+  for (; b < blocks; b++) {
+    __m512i c[2];
+    lap_load_codes64_avx512(bits, codes + 8 * b * bits, c);
+    lap_qblock_add(bits, lap_format_load(w->format, w->scales, at + (size_t)b),
+                   lap_format_load(w->format, w->biases, at + (size_t)b), x->scale[b], x->scaled_sum[b],
+                   x->sum[b], _mm512_reduce_add_epi32(lap_dot64_avx512(c, q + 64 * b)), &lane[b % 8]);
+  }
+  return lap_tree8_portable(lane);
+}
+
+/* ---- four products side by side, four lanes of each in a register: rows of W with one row of x, or rows of
+ * x with one row of W. Columns are a multiple of four blocks of 64. ---- */
+
+/* One vector of four from each. */
+LAP_INLINE __m512 lap_join4_avx512(const __m128 v[4]) {
+  return lap_join_avx512(_mm256_insertf128_ps(_mm256_castps128_ps256(v[0]), v[1], 1),
+                         _mm256_insertf128_ps(_mm256_castps128_ps256(v[2]), v[3], 1));
+}
+
+/* What stands beside blocks b..b+3 of x, for each of the four products. */
+typedef struct lap_beside_avx512 {
+  __m512 scale, scaled_sum;
+  __m512i sum;
+} lap_beside_avx512;
+
+/* Rows of x [4], or one row of x four times. */
+LAP_INLINE lap_beside_avx512 lap_load_beside_avx512(const int rows, const lap_qrow x[], int b) {
+  __m128 scale[4], scaled_sum[4], sum[4];
+  for (int i = 0; i < 4; i++) {
+    const lap_qrow *row = &x[rows == 4 ? i : 0];
+    scale[i] = _mm_loadu_ps(row->scale + b);
+    scaled_sum[i] = _mm_loadu_ps(row->scaled_sum + b);
+    sum[i] = _mm_castsi128_ps(_mm_loadu_si128((const __m128i *)(const void *)(row->sum + b)));
+  }
+  return (lap_beside_avx512){lap_join4_avx512(scale), lap_join4_avx512(scaled_sum),
+                             _mm512_castps_si512(lap_join4_avx512(sum))};
+}
+
+LAP_INLINE __m512 lap_qblocks_add4x4_avx512(const int bits, __m512 scale, __m512 bias, lap_beside_avx512 x,
+                                            __m512i dot, __m512 lanes) {
+  if (bits == 8) {
+    dot = _mm512_sub_epi32(dot, _mm512_slli_epi32(x.sum, 7));
+    bias = _mm512_fmadd_ps(_mm512_set1_ps(128.0f), scale, bias);
+  }
+  lanes = _mm512_fmadd_ps(_mm512_mul_ps(scale, x.scale), _mm512_cvtepi32_ps(dot), lanes);
+  return _mm512_fmadd_ps(bias, x.scaled_sum, lanes);
+}
+
+/* Blocks b..b+3 of rows `row`.. of W (4 or 1) with rows of x (1 or 4) into four lanes each. */
+LAP_INLINE __m512 lap_qdots4x4_avx512(const int bits, const int w_rows, const lap_qmatrix *w, int row, int b,
+                                      const lap_qrow x[], const int16_t *const q[], __m512 lanes) {
+  __m512i sum[16];
+  __m128 scale[4], bias[4];
+  for (int r = 0; r < w_rows; r++) {
+    const unsigned char *codes = w->codes + (size_t)(row + r) * w->row_bytes;
+    for (int i = 0; i < 4; i++) {
+      __m512i c[2];
+      lap_load_codes64_avx512(bits, codes + 8 * (b + i) * bits, c);
+      for (int t = 0; t < 4 / w_rows; t++)
+        sum[4 * (w_rows == 4 ? r : t) + i] = lap_dot64_avx512(c, q[t] + 64 * (b + i));
+    }
+  }
+  for (int i = 0; i < 4; i++) {
+    const size_t at = (size_t)(row + (w_rows == 4 ? i : 0)) * w->scale_stride + (size_t)b;
+    scale[i] = lap_format_load4_avx2(w->format, w->scales, at);
+    bias[i] = lap_format_load4_avx2(w->format, w->biases, at);
+  }
+  return lap_qblocks_add4x4_avx512(bits, lap_join4_avx512(scale), lap_join4_avx512(bias),
+                                   lap_load_beside_avx512(4 / w_rows, x, b), lap_sums16_avx512(sum), lanes);
+}
+
+/* Lanes 0..3 of the four products in `low`, 4..7 in `high`: added by halves. */
+LAP_INLINE __m128 lap_tree8x4_avx512(__m512 low, __m512 high) {
+  __m512 l = _mm512_add_ps(low, high);
+  l = _mm512_add_ps(l, _mm512_permute_ps(l, 0x4e));
+  l = _mm512_add_ps(l, _mm512_permute_ps(l, 0xb1));
+  const __m512i firsts = _mm512_setr_epi32(0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12);
+  return _mm512_castps512_ps128(_mm512_permutexvar_ps(firsts, l));
+}
+
+LAP_INLINE __m128 lap_qdots_side_avx512(const int bits, const int w_rows, const lap_qmatrix *w, int row,
+                                        const lap_qrow x[], const int16_t *const q[]) {
+  __m512 lanes = _mm512_setzero_ps(), others = lanes; /* of the next four blocks, of those after them */
+  int b = 0;
+#pragma GCC unroll 1
+  for (; b < w->cols / 64; b += 4) {
+    __m512 added = lap_qdots4x4_avx512(bits, w_rows, w, row, b, x, q, lanes);
+    lanes = others;
+    others = added;
+  }
+  return b % 8 ? lap_tree8x4_avx512(others, lanes) : lap_tree8x4_avx512(lanes, others);
+}
+
+/* There are bodies for what published checkpoints have, 4 and 8 bits in groups of 64, when that is known at
+ * compile time. */
+LAP_INLINE int lap_has_qdots_avx512(const int bits, const int group_size) {
+  return __builtin_constant_p(bits) && __builtin_constant_p(group_size) && (bits == 4 || bits == 8) &&
+         group_size == 64;
+}
+
+/* Long rows one by one, as memory likes it; short ones four at a time, for the reason that
+ * lap_qdots_short_avx2 gives. */
+LAP_INLINE void lap_qdots_rows_avx512(const int bits, const int group_size, const lap_qmatrix *w, int first,
+                                      int last, const lap_qrow *x, const int16_t *const q[], float *y) {
+  if (!lap_has_qdots_avx512(bits, group_size)) {
+    lap_qdots_rows_avx2(bits, group_size, w, first, last, x, q, y);
+    return;
+  }
+  int r = first;
+  if (w->cols % 256 == 0 && w->cols <= LAP_Q_SHORT_COLS)
+    for (; r + 4 <= last; r += 4) _mm_storeu_ps(y + r, lap_qdots_side_avx512(bits, 4, w, r, x, q));
+  for (; r < last; r++) y[r] = lap_qdot_avx512(bits, w, r, x, q[0]);
+}
+
+LAP_INLINE void lap_qdots_tile_avx512(const int bits, const int group_size, const lap_qmatrix *w, int row,
+                                      const lap_qrow x[], const int16_t *const q[], float *out) {
+  if (lap_has_qdots_avx512(bits, group_size) && w->cols % 256 == 0)
+    _mm_storeu_ps(out, lap_qdots_side_avx512(bits, 1, w, row, x, q));
+  else
+    lap_qdots_tile_avx2(bits, group_size, w, row, x, q, out);
+}
+#endif
+
 /* Rows first..last-1 against x rows, in tiles of LAP_Q_TILE rows of x so that codes are parted once
  * for each tile, and in strips of W that stay in the first cache levels while the tiles pass. */
 LAP_INLINE void lap_matmul_quantized_avx2(const int bits, const int group_size, const lap_qmatrix *w,
                                           const lap_qrows *x, int x_first, int x_rows, int first, int last,
                                           float *y, size_t y_stride) {
   enum {
-    STRIP = 32,
-    SHORT_COLS = 1024
+    STRIP = 32
   };
-  const int is_short = group_size == 64 && w->cols % 256 == 0 && w->cols <= SHORT_COLS;
   for (int strip = first; strip < last; strip += STRIP) {
     int end = strip + STRIP < last ? strip + STRIP : last;
     for (int t = 0; t < x_rows;) {
       int tokens = x_rows - t >= LAP_Q_TILE ? LAP_Q_TILE : 1;
+      float *to = y + (size_t)t * y_stride, out[LAP_Q_TILE];
       lap_qrow rows[LAP_Q_TILE];
       const int16_t *q[LAP_Q_TILE];
       for (int i = 0; i < tokens; i++) {
         rows[i] = lap_qrows_at(x, x_first + t + i);
         q[i] = bits == 4 ? rows[i].nibble : rows[i].q;
       }
-      float out[LAP_Q_TILE];
-      int r = strip;
-      if (is_short && tokens == 1)
-        for (; r + LAP_Q_SHORT_ROWS <= end; r += LAP_Q_SHORT_ROWS)
-          lap_qdots_short_avx2(bits, w, r, rows, q[0], y + (size_t)t * y_stride + (size_t)r);
-      for (; r < end; r++) {
-        if (tokens == LAP_Q_TILE) {
-          lap_qdots_avx2(bits, group_size, LAP_Q_TILE, w, r, rows, q, out);
-        } else {
-          lap_qdots_avx2(bits, group_size, 1, w, r, rows, q, out);
-        }
-        for (int i = 0; i < tokens; i++) y[(size_t)(t + i) * y_stride + (size_t)r] = out[i];
+      if (tokens == 1) LAP_ISA(lap_qdots_rows)(bits, group_size, w, strip, end, rows, q, to);
+      for (int r = strip; r < end && tokens == LAP_Q_TILE; r++) {
+        LAP_ISA(lap_qdots_tile)(bits, group_size, w, r, rows, q, out);
+        for (int i = 0; i < LAP_Q_TILE; i++) to[(size_t)i * y_stride + (size_t)r] = out[i];
       }
       t += tokens;
     }

@@ -184,6 +184,84 @@ LAP_INLINE void lap_woven_columns_avx2(const int bits, const int group_size, con
     }
 }
 
+#ifdef LAP_HAVE_AVX512
+/* Where eight rows of x, and eight more, have a block: its codes, and its place among scales and sums. */
+typedef struct lap_woven_halves {
+  const int16_t *low, *high;
+  size_t low_place, high_place;
+} lap_woven_halves;
+
+/* One block of `rows` rows of the strip and `pairs` times sixteen rows of x, into its lane. */
+LAP_INLINE void lap_woven_block_avx512(const int bits, const int group_size, const int rows, const int pairs,
+                                       const lap_woven_strip *strip, int row, int part, const lap_qrows *x,
+                                       const lap_woven_halves at[], float lane[][LAP_WOVEN_TILE]) {
+  const int block = lap_block_of_group(group_size);
+  __m512i dot[LAP_WOVEN_ROWS][2];
+  for (int r = 0; r < rows; r++)
+    for (int j = 0; j < pairs; j++) dot[r][j] = _mm512_setzero_si512();
+#pragma GCC unroll 2
+  for (int i = 0; i < block / 2; i++) {
+    const int p = lap_woven_pair(bits, block, part, i);
+    __m512i v[2];
+    for (int j = 0; j < pairs; j++)
+      v[j] = lap_join_i_avx512(_mm256_loadu_si256((const __m256i *)(const void *)(at[j].low + 16 * p)),
+                               _mm256_loadu_si256((const __m256i *)(const void *)(at[j].high + 16 * p)));
+    for (int r = 0; r < rows; r++) {
+      const __m512i pair = _mm512_set1_epi32((int)lap_load_u32(strip->code[row + r] + 2 * p));
+      for (int j = 0; j < pairs; j++) dot[r][j] = _mm512_dpwssd_epi32(dot[r][j], v[j], pair);
+    }
+  }
+  for (int j = 0; j < pairs; j++) {
+    const __m512 x_scale = lap_join_avx512(_mm256_loadu_ps(x->scale + at[j].low_place),
+                                           _mm256_loadu_ps(x->scale + at[j].high_place));
+    const __m512 x_sum = lap_join_avx512(_mm256_loadu_ps(x->scaled_sum + at[j].low_place),
+                                         _mm256_loadu_ps(x->scaled_sum + at[j].high_place));
+    const __m512i sum =
+        lap_join_i_avx512(_mm256_loadu_si256((const __m256i *)(const void *)(x->sum + at[j].low_place)),
+                          _mm256_loadu_si256((const __m256i *)(const void *)(x->sum + at[j].high_place)));
+    for (int r = 0; r < rows; r++) {
+      float *to = lane[row + r] + 2 * LAP_WEAVE * j;
+      __m512i d = dot[r][j];
+      if (bits == 8) d = _mm512_sub_epi32(d, _mm512_slli_epi32(sum, 7));
+      __m512 l = _mm512_loadu_ps(to);
+      l = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_set1_ps(strip->scale[row + r][part]), x_scale),
+                          _mm512_cvtepi32_ps(d), l);
+      _mm512_storeu_ps(to, _mm512_fmadd_ps(_mm512_set1_ps(strip->bias[row + r][part]), x_sum, l));
+    }
+  }
+}
+
+/* All rows of a strip and all groups of a tile, two groups in a register. Where their number is odd, the last
+ * one goes with itself, and its double's lanes are not read. */
+LAP_INLINE void lap_woven_columns_avx512(const int bits, const int group_size, const lap_woven_strip *strip,
+                                         int rows, int part, const lap_qrows *x, int group, int groups,
+                                         int column, float lane[][LAP_WOVEN_TILE]) {
+  const int block = lap_block_of_group(group_size), blocks = x->cols / block, pairs = (groups + 1) / 2;
+  const int16_t *codes = bits == 4 ? x->nibble : x->q;
+  lap_woven_halves at[LAP_WOVEN_GROUPS / 2];
+  for (int j = 0; j < pairs; j++) {
+    const int low = (group + 2 * j) * LAP_WEAVE;
+    const int high = 2 * j + 1 < groups ? low + LAP_WEAVE : low;
+    at[j].low = codes + lap_woven_at(x->cols, low, column / 2);
+    at[j].high = codes + lap_woven_at(x->cols, high, column / 2);
+    at[j].low_place = lap_woven_block_at(blocks, low, column / block + part);
+    at[j].high_place = lap_woven_block_at(blocks, high, column / block + part);
+  }
+  if (rows == LAP_WOVEN_ROWS && pairs == 2) {
+    lap_woven_block_avx512(bits, group_size, LAP_WOVEN_ROWS, 2, strip, 0, part, x, at, lane);
+  } else if (rows == LAP_WOVEN_ROWS) {
+    lap_woven_block_avx512(bits, group_size, LAP_WOVEN_ROWS, 1, strip, 0, part, x, at, lane);
+  } else {
+    for (int r = 0; r < rows; r++)
+      if (pairs == 2) {
+        lap_woven_block_avx512(bits, group_size, 1, 2, strip, r, part, x, at, lane);
+      } else {
+        lap_woven_block_avx512(bits, group_size, 1, 1, strip, r, part, x, at, lane);
+      }
+  }
+}
+#endif
+
 /* The lanes of row r added by halves, [LAP_WOVEN_TILE] rows of x. */
 LAP_INLINE void lap_woven_sum_avx2(float lane[8][LAP_WOVEN_ROWS][LAP_WOVEN_TILE], int r, float *out) {
   for (int t = 0; t < LAP_WOVEN_TILE; t += 8) {
@@ -211,9 +289,10 @@ LAP_INLINE void lap_matmul_woven_avx2(const int bits, const int group_size, cons
       memset(lane, 0, sizeof lane);
       for (int column = 0; column < w->cols; column += 64) {
         lap_woven_unpack_avx2(bits, group_size, w, row, rows, column, &strip);
-        for (int part = 0; part < parts; part++)
-          lap_woven_columns_avx2(bits, group_size, &strip, rows, part, x, group, groups, column,
-                                 lane[(column / 64 * parts + part) % 8]);
+        for (int part = 0; part < parts; part++) {
+          float(*to)[LAP_WOVEN_TILE] = lane[(column / 64 * parts + part) % 8];
+          LAP_ISA(lap_woven_columns)(bits, group_size, &strip, rows, part, x, group, groups, column, to);
+        }
       }
       for (int r = 0; r < rows; r++) {
         float out[LAP_WOVEN_TILE];

@@ -206,4 +206,54 @@ LAP_INLINE void lap_quantize_row_neon(const float *x, int n, int block, const la
 }
 #endif
 
+#ifdef LAP_HAVE_AVX512
+/* 64 int16 in natural order to nibble order: element 4i + k to 16k + i. */
+LAP_INLINE void lap_nibble_order64_avx512(const int16_t *q, int16_t *nibble) {
+  static const int16_t from[64] = {
+      0, 4, 8,  12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60, /* k = 0 */
+      1, 5, 9,  13, 17, 21, 25, 29, 33, 37, 41, 45, 49, 53, 57, 61, /* k = 1 */
+      2, 6, 10, 14, 18, 22, 26, 30, 34, 38, 42, 46, 50, 54, 58, 62, /* k = 2 */
+      3, 7, 11, 15, 19, 23, 27, 31, 35, 39, 43, 47, 51, 55, 59, 63, /* k = 3 */
+  };
+  const __m512i a = _mm512_loadu_si512(q), b = _mm512_loadu_si512(q + 32);
+  _mm512_storeu_si512(nibble, _mm512_permutex2var_epi16(a, _mm512_loadu_si512(from), b));
+  _mm512_storeu_si512(nibble + 32, _mm512_permutex2var_epi16(a, _mm512_loadu_si512(from + 32), b));
+}
+
+LAP_INLINE uint32_t lap_amax_bits_avx512(const float *v, int block) {
+  __m512i top = _mm512_setzero_si512();
+  for (int i = 0; i < block; i += 16)
+    top = _mm512_max_epi32(top, _mm512_and_si512(_mm512_set1_epi32(0x7fffffff), _mm512_loadu_si512(v + i)));
+  return (uint32_t)_mm512_reduce_max_epi32(top);
+}
+
+LAP_INLINE void lap_quantize_row_avx512(const float *x, int n, int block, const lap_qrow *row) {
+  const __m512 rounder = _mm512_set1_ps(LAP_Q_ROUNDER);
+  int padded = (n + 63) / 64 * 64;
+  for (int b = 0; b < n / block; b++) {
+    const float *v = x + (size_t)b * block;
+    int16_t *q = row->q + (size_t)b * block;
+    float scale, inverse;
+    int32_t sum = 0;
+    if (lap_qblock_scale(lap_amax_bits_avx512(v, block), &scale, &inverse)) {
+      __m512i sums = _mm512_setzero_si512();
+      for (int i = 0; i < block; i += 16) {
+        __m512 product = _mm512_mul_ps(_mm512_loadu_ps(v + i), _mm512_set1_ps(inverse));
+        __m512i rounded = _mm512_cvtps_epi32(_mm512_sub_ps(_mm512_add_ps(product, rounder), rounder));
+        _mm256_storeu_si256((__m256i *)(void *)(q + i), _mm512_cvtepi32_epi16(rounded));
+        sums = _mm512_add_epi32(sums, rounded);
+      }
+      sum = _mm512_reduce_add_epi32(sums);
+    } else {
+      memset(q, 0, (size_t)block * sizeof *q);
+    }
+    lap_qblock_finish(row, b, scale, sum);
+  }
+  memset(row->q + n, 0, (size_t)(padded - n) * sizeof *row->q);
+  if (row->nibble)
+    for (int base = 0; base < padded; base += 64)
+      lap_nibble_order64_avx512(row->q + base, row->nibble + base);
+}
+#endif
+
 #endif

@@ -80,4 +80,26 @@ LAP_INLINE void lap_rms_norm_neon(const float *x, const float *w, int n, float e
 }
 #endif
 
+#ifdef LAP_HAVE_AVX512
+LAP_INLINE float lap_square_sum_avx512(const float *x, int n) {
+  __m512 l = _mm512_setzero_ps();
+  for (int i = 0; i < n; i += LAP_LANES) {
+    const __mmask16 live = lap_first_avx512(n - i);
+    __m512 v = _mm512_maskz_loadu_ps(live, x + i);
+    l = _mm512_mask3_fmadd_ps(v, v, l, live);
+  }
+  return lap_tree16_avx512(l);
+}
+
+LAP_INLINE void lap_rms_norm_avx512(const float *x, const float *w, int n, float eps, float *y) {
+  const float r = lap_rms_factor(lap_square_sum_avx512(x, n), n, eps);
+  for (int i = 0; i < n; i += LAP_LANES) {
+    const __mmask16 live = lap_first_avx512(n - i);
+    __m512 v = _mm512_mul_ps(_mm512_maskz_loadu_ps(live, x + i), _mm512_set1_ps(r));
+    if (w) v = _mm512_mul_ps(v, _mm512_maskz_loadu_ps(live, w + i));
+    _mm512_mask_storeu_ps(y + i, live, v);
+  }
+}
+#endif
+
 #endif

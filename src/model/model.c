@@ -94,6 +94,9 @@ static lap_status make_frequencies(lap_model *model, lap_error *error) {
 
 static const lap_forward_code *monolith_for(const lap_kernels *kernels) {
 #if defined(__x86_64__)
+#ifdef LAP_WITH_AVX512
+  if (kernels == &lap_kernels_avx512) return &lap_monolith_avx512;
+#endif
   if (kernels == &lap_kernels_avx2) return &lap_monolith_avx2;
 #elif defined(__aarch64__)
   if (kernels == &lap_kernels_neon) return &lap_monolith_neon;

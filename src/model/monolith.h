@@ -8,6 +8,7 @@
 extern const lap_forward_code lap_monolith_portable;
 #if defined(__x86_64__)
 extern const lap_forward_code lap_monolith_avx2;
+extern const lap_forward_code lap_monolith_avx512;
 #elif defined(__aarch64__)
 extern const lap_forward_code lap_monolith_neon;
 #endif

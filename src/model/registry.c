@@ -188,16 +188,22 @@ bool lap_registry_load(const char *path, const char *isa, lap_found_cut *found) 
 }
 
 void lap_registry_find(const char *isa, lap_found_cut *found) {
-  for (size_t i = 0; builtin_cuts[i]; i++)
+  bool elsewhere = false; /* built in, for another instruction set */
+  for (size_t i = 0; builtin_cuts[i]; i++) {
     if (fits(builtin_cuts[i], found->fingerprint, isa)) {
       found->code = builtin_cuts[i];
       return;
     }
+    elsewhere |= strcmp(builtin_cuts[i]->fingerprint, found->fingerprint) == 0;
+  }
   char *path = lap_registry_object(found->fingerprint, isa);
-  if (!path || access(path, F_OK) != 0)
-    refuse(found, "there is no cut of this checkpoint (%s); `lapidary cut` makes one", found->fingerprint);
-  else
+  if (path && access(path, F_OK) == 0)
     lap_registry_load(path, isa, found);
+  else if (elsewhere)
+    refuse(found, "there is no cut of this checkpoint (%s) for %s, only for others; `lapidary cut` makes one",
+           found->fingerprint, isa);
+  else
+    refuse(found, "there is no cut of this checkpoint (%s); `lapidary cut` makes one", found->fingerprint);
   free(path);
 }
 

@@ -83,7 +83,7 @@ typedef struct lap_cut {
   uint32_t abi;
   uint32_t contract;
   const char *fingerprint; /* 16 hexadecimal digits */
-  const char *isa;         /* that it was compiled for: "portable", "avx2", "neon" */
+  const char *isa;         /* that it was compiled for: "portable", "avx2", "avx512", "neon" */
   int32_t caches;
   const lap_cut_cache *cache; /* [caches]: a session whose caches differ runs on the monolith */
   lap_forward_code code;

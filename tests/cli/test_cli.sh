@@ -198,7 +198,7 @@ statistics() {
   exits 0 "$lapidary" run --greedy -n 5 --stats x || return 1
   cat err
   grep -Eq '^prompt +2 tokens in .* tokens/s$' err && grep -Eq '^decode +4 tokens in .* tokens/s$' err &&
-    grep -q '^peak rss' err && grep -q '^kv' err && grep -Eq '^isa +(avx2|portable)' err
+    grep -q '^peak rss' err && grep -q '^kv' err && grep -Eq '^isa +(avx512|avx2|portable)' err
 }
 
 control_tokens_in_prompts() { # "<turn|>" is one token after BOS, or seven bytes of text

@@ -665,6 +665,47 @@ static void the_cut_is_an_error_where_there_is_none(void **state) {
   lap_model_close(model);
 }
 
+/* Pebble's is built in for every instruction set, the public sizes' for AVX2 and NEON. */
+static void a_cut_for_another_instruction_set_does_not_serve_and_it_is_said(void **state) {
+  (void)state;
+  lap_model *model = open_model(PEBBLE, LAP_KV_CONFIG);
+  lap_found_cut pebble = {0}, e4b = {0}, kept = {0};
+  setenv("XDG_CACHE_HOME", stored.cache, 1);
+  memcpy(pebble.fingerprint, model->cut.fingerprint, sizeof pebble.fingerprint);
+  for (int i = 0; lap_kernels_built[i]; i++) {
+    pebble.code = NULL;
+    lap_registry_find(lap_kernels_built[i]->name, &pebble);
+    assert_non_null(pebble.code);
+    assert_string_equal(pebble.code->isa, lap_kernels_built[i]->name);
+  }
+  pebble.code = NULL;
+  lap_registry_find("another", &pebble);
+  assert_null(pebble.code);
+  assert_string_equal(pebble.why,
+                      path_of("there is no cut of this checkpoint (%s) for another, only for others; "
+                              "`lapidary cut` makes one",
+                              pebble.fingerprint));
+  free(source_of("e4b", LAP_KV_CONFIG, e4b.fingerprint));
+  lap_registry_find("portable", &e4b);
+  const bool public_sizes_are_built_in = strstr(e4b.why, "for portable, only for others") != NULL;
+  for (int i = 0; lap_kernels_built[i] != &lap_kernels_portable; i++) {
+    const char *isa = lap_kernels_built[i]->name;
+    assert_null(e4b.code);
+    lap_registry_find(isa, &e4b);
+    assert_int_equal(e4b.code != NULL, public_sizes_are_built_in && strcmp(isa, "avx512") != 0);
+    e4b.code = NULL;
+  }
+  /* A stored one for this instruction set, found where another's should be: it is not run. */
+  snprintf(kept.fingerprint, sizeof kept.fingerprint, "%s", strrchr(stored.directory, '/') + 1);
+  for (int i = 0; lap_kernels_built[i]; i++) {
+    const char *isa = lap_kernels_built[i]->name;
+    if (lap_kernels_built[i] == model->kernels) continue;
+    assert_false(lap_registry_load(stored.object, isa, &kept));
+    assert_string_equal(kept.why, path_of("%s: holds no code for %s", stored.object, isa));
+  }
+  lap_model_close(model);
+}
+
 /* ---- forms of attention ---- */
 
 enum {
@@ -756,6 +797,7 @@ int main(void) {
       cmocka_unit_test(other_caches_run_on_the_monolith_call_by_call),
       cmocka_unit_test(one_segment_with_other_caches_keeps_the_pass_off_the_cut),
       cmocka_unit_test(the_cut_is_an_error_where_there_is_none),
+      cmocka_unit_test(a_cut_for_another_instruction_set_does_not_serve_and_it_is_said),
       cmocka_unit_test(both_forms_of_attention_give_the_same_bits),
       cmocka_unit_test(a_form_of_attention_that_does_not_exist_is_an_error),
   };

@@ -1,4 +1,7 @@
-/* Every form of every operation gives the bits of the portable one. */
+/* Every form of every operation gives the bits of the portable one.
+ *
+ * Kinds (bits, groups, caches) go round with the number of the trial, so that LAPIDARY_TEST_QUICK, which is
+ * for emulated processors, leaves none of them out. */
 #include <math.h>
 
 #include "kernels/kernels.h"
@@ -7,6 +10,23 @@
 /* All that are built but the portable one, which is the last. */
 static const lap_kernels *const *const forms = lap_kernels_built;
 static const lap_kernels *const reference = &lap_kernels_portable;
+
+static int trials(int all, int quick) {
+  return getenv("LAPIDARY_TEST_QUICK") ? quick : all;
+}
+
+/* Widths and groups of weights: in every other trial those of published checkpoints, with 1 to 20 groups in a
+ * row, which instruction sets have bodies of their own for, and then all in turn. */
+typedef struct weight_kind {
+  int bits, group, groups;
+} weight_kind;
+
+static weight_kind kind_of_trial(int trial, random_source *source) {
+  static const int widths[] = {2, 3, 4, 5, 6, 8}, groups[] = {32, 64, 128};
+  const int turn = trial / 2;
+  if (trial % 2) return (weight_kind){turn % 2 ? 4 : 8, 64, 1 + turn / 2 % 20};
+  return (weight_kind){widths[turn % 6], groups[turn / 6 % 3], 1 + random_below(source, 20)};
+}
 
 static float *random_row(random_source *source, int n) {
   float *x = malloc((size_t)(n ? n : 1) * sizeof *x);
@@ -33,7 +53,7 @@ static void rows_have_equal_bits_in_every_form(void **state) {
   random_source source = {1};
   for (int f = 0; forms[f] != reference; f++) {
     if (!lap_kernels_run_here(forms[f])) continue;
-    for (int trial = 0; trial < 300; trial++) {
+    for (int trial = 0; trial < trials(300, 60); trial++) {
       int n = 1 + random_below(&source, 700);
       float *x = random_row(&source, n), *w = random_row(&source, n);
       float *a = malloc((size_t)n * 4), *b = malloc((size_t)n * 4);
@@ -116,7 +136,7 @@ static void quantized_rows_have_equal_bits_in_every_form(void **state) {
   random_source source = {2};
   for (int f = 0; forms[f] != reference; f++) {
     if (!lap_kernels_run_here(forms[f])) continue;
-    for (int trial = 0; trial < 200; trial++) {
+    for (int trial = 0; trial < trials(200, 60); trial++) {
       int block = trial % 2 ? 64 : 32, n = block * (1 + random_below(&source, 20));
       float *x = random_row(&source, n);
       if (trial % 7 == 0) memset(x, 0, (size_t)block * 4);
@@ -141,13 +161,13 @@ static void quantized_rows_have_equal_bits_in_every_form(void **state) {
 
 static void quantized_products_have_equal_bits_in_every_form(void **state) {
   (void)state;
-  static const int widths[] = {2, 3, 4, 5, 6, 8}, groups[] = {32, 64, 128};
   random_source source = {3};
   for (int f = 0; forms[f] != reference; f++) {
     if (!lap_kernels_run_here(forms[f])) continue;
-    for (int trial = 0; trial < 400; trial++) {
-      int bits = widths[random_below(&source, 6)], group = groups[random_below(&source, 3)];
-      int cols = group * (1 + random_below(&source, 20)), rows = 1 + random_below(&source, 40);
+    for (int trial = 0; trial < trials(400, 80); trial++) {
+      const weight_kind kind = kind_of_trial(trial, &source);
+      int bits = kind.bits, group = kind.group, cols = group * kind.groups;
+      int rows = 1 + random_below(&source, trials(40, 12));
       int x_rows = 1 + random_below(&source, 9);
       lap_format format = (lap_format)random_below(&source, 3);
       size_t row_bytes = (size_t)(cols * bits / 8), scales = (size_t)rows * (size_t)(cols / group);
@@ -179,14 +199,14 @@ static void quantized_products_have_equal_bits_in_every_form(void **state) {
 /* Rows woven together against the same rows one after the other, any part of them. */
 static void woven_products_have_equal_bits(void **state) {
   (void)state;
-  static const int widths[] = {2, 3, 4, 5, 6, 8}, groups[] = {32, 64, 128};
   random_source source = {7};
   for (int f = 0; forms[f] != reference; f++) {
     if (!lap_kernels_run_here(forms[f])) continue;
-    for (int trial = 0; trial < 300; trial++) {
-      int bits = widths[random_below(&source, 6)], group = groups[random_below(&source, 3)];
-      int block = group < 64 ? group : 64, cols = 128 * (1 + random_below(&source, 9));
-      int rows = 1 + random_below(&source, 40), x_rows = 1 + random_below(&source, 75);
+    for (int trial = 0; trial < trials(300, 72); trial++) {
+      const weight_kind kind = kind_of_trial(trial, &source);
+      int bits = kind.bits, group = kind.group;
+      int block = group < 64 ? group : 64, cols = 128 * (1 + random_below(&source, trials(9, 4)));
+      int rows = 1 + random_below(&source, trials(40, 20)), x_rows = 1 + random_below(&source, 75);
       int held = (x_rows + LAP_WEAVE - 1) / LAP_WEAVE * LAP_WEAVE;
       lap_format format = (lap_format)random_below(&source, 3);
       size_t row_bytes = (size_t)(cols * bits / 8), scales = (size_t)rows * (size_t)(cols / group);
@@ -229,7 +249,7 @@ static void dense_products_have_equal_bits_in_every_form(void **state) {
   random_source source = {4};
   for (int f = 0; forms[f] != reference; f++) {
     if (!lap_kernels_run_here(forms[f])) continue;
-    for (int trial = 0; trial < 200; trial++) {
+    for (int trial = 0; trial < trials(200, 30); trial++) {
       lap_format format = (lap_format)random_below(&source, 3);
       int cols = 1 + random_below(&source, 300), rows = 1 + random_below(&source, 30);
       int x_rows = 1 + random_below(&source, 9);
@@ -254,9 +274,9 @@ static void attention_has_equal_bits_in_every_form_and_company(void **state) {
   random_source source = {5};
   for (int f = 0; forms[f] != reference; f++) {
     if (!lap_kernels_run_here(forms[f])) continue;
-    for (int trial = 0; trial < 60; trial++) {
+    for (int trial = 0; trial < trials(60, 24); trial++) {
       static const int kinds[] = {4, 8, 16};
-      int bits = kinds[trial % 3], head_dim = 32 * (1 + random_below(&source, 4));
+      int bits = kinds[trial % 3], head_dim = trial % 8 < 2 ? 256 : 32 * (1 + random_below(&source, 4));
       int group = bits != 16 && head_dim % 64 == 0 && trial % 2 ? 64 : 32;
       int capacity = 20 + random_below(&source, 300), count = 1 + random_below(&source, 9);
       size_t row_bytes = (size_t)(head_dim * bits / 8),
@@ -327,7 +347,7 @@ static void every_form_that_is_built_runs_here(void **state) {
 
 static void the_environment_names_a_form_and_a_wrong_name_is_an_error(void **state) {
   (void)state;
-  static const char *const names[] = {"portable", "avx2", "neon"};
+  static const char *const names[] = {"portable", "avx2", "avx512", "neon"};
   static const char *const wrong[] = {"avx", "avx2 ", "AVX2", "portable,avx2", "best"};
   const lap_kernels *kernels, *best = NULL;
   lap_error error;
@@ -343,7 +363,8 @@ static void the_environment_names_a_form_and_a_wrong_name_is_an_error(void **sta
     if (named)
       assert_ptr_equal(kernels, named);
     else
-      assert_non_null(strstr(error.message, path_of("LAPIDARY_ISA: this processor has no %s", names[i])));
+      assert_non_null(
+          strstr(error.message, path_of("LAPIDARY_ISA: this processor (or this build) has no %s", names[i])));
   }
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     setenv("LAPIDARY_ISA", wrong[i], 1);
