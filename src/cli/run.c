@@ -14,6 +14,7 @@
 #include "base/pool.h"
 #include "cli/opened.h"
 #include "cli/options.h"
+#include "cli/sampling.h"
 #include "cli/support.h"
 #include "model/model.h"
 
@@ -25,14 +26,7 @@ typedef struct settings {
   lap_engine_settings engine;
   const char *model;
   int64_t max_tokens; /* NOT_GIVEN: until the model ends */
-  bool greedy;
-  double temperature; /* NOT_GIVEN: the checkpoint's default, as for those that follow */
-  int64_t top_k;
-  double top_p;
-  double min_p;
-  double repeat_penalty;
-  int64_t repeat_last;
-  uint64_t seed;
+  lap_sampling_settings sampling;
   lap_texts stop;
   bool ignore_eos;
   bool plain;
@@ -42,15 +36,7 @@ typedef struct settings {
   const char *restore;
 } settings;
 
-static const settings defaults = {
-    .max_tokens = NOT_GIVEN,
-    .temperature = NOT_GIVEN,
-    .top_k = NOT_GIVEN,
-    .top_p = NOT_GIVEN,
-    .min_p = NOT_GIVEN,
-    .repeat_penalty = NOT_GIVEN,
-    .repeat_last = NOT_GIVEN,
-};
+static const settings defaults = {.max_tokens = NOT_GIVEN, .sampling = LAP_SAMPLING_DEFAULTS};
 
 static const lap_option options[] = {
     {.kind = LAP_OPTION_TEXT,
@@ -69,59 +55,7 @@ static const lap_option options[] = {
      .help = "Generate at most N tokens; 0 only evaluates the prompt. Default: until the model ends the text "
              "or its "
              "context is full."},
-    {.kind = LAP_OPTION_FLAG,
-     .name = "greedy",
-     .offset = offsetof(settings, greedy),
-     .help = "Always take the most probable token; the same as --temp 0."},
-    {.kind = LAP_OPTION_NUMBER,
-     .name = "temp",
-     .argument = "T",
-     .offset = offsetof(settings, temperature),
-     .low = 0,
-     .high = 1000,
-     .help = "Temperature. Its default and those of the next four are the checkpoint's "
-             "(generation_config.json)."},
-    {.kind = LAP_OPTION_INTEGER,
-     .name = "top-k",
-     .argument = "K",
-     .offset = offsetof(settings, top_k),
-     .low = 0,
-     .high = INT32_MAX,
-     .help = "Draw from the K most probable tokens; 0 = from all."},
-    {.kind = LAP_OPTION_NUMBER,
-     .name = "top-p",
-     .argument = "P",
-     .offset = offsetof(settings, top_p),
-     .low = 0,
-     .high = 1,
-     .help = "Draw from the fewest tokens that together have this probability; 1 = off."},
-    {.kind = LAP_OPTION_NUMBER,
-     .name = "min-p",
-     .argument = "P",
-     .offset = offsetof(settings, min_p),
-     .low = 0,
-     .high = 1,
-     .help = "Drop tokens less probable than P times the most probable one; 0 = off."},
-    {.kind = LAP_OPTION_NUMBER,
-     .name = "repeat-penalty",
-     .argument = "R",
-     .offset = offsetof(settings, repeat_penalty),
-     .low = 0.01,
-     .high = 100,
-     .help = "Make recent tokens less likely: positive logits are divided by R, negative ones multiplied; 1 "
-             "= off."},
-    {.kind = LAP_OPTION_INTEGER,
-     .name = "repeat-last",
-     .argument = "N",
-     .offset = offsetof(settings, repeat_last),
-     .low = 0,
-     .high = INT32_MAX,
-     .help = "Tokens that the penalty looks back on; default: 64."},
-    {.kind = LAP_OPTION_SEED,
-     .name = "seed",
-     .argument = "S",
-     .offset = offsetof(settings, seed),
-     .help = "Seed of the random numbers; default: 0. The same seed gives the same text."},
+    LAP_SAMPLING_OPTIONS(offsetof(settings, sampling)),
     {.kind = LAP_OPTION_TEXTS,
      .name = "stop",
      .argument = "TEXT",
@@ -171,19 +105,6 @@ typedef struct job {
 
 /* ---- before ---------------------------------------------------------------------------------- */
 
-static lap_sampling sampling_of(const settings *chosen, const lap_model *model) {
-  lap_sampling sampling = lap_model_sampling(model);
-  sampling.seed = chosen->seed;
-  if (chosen->temperature >= 0) sampling.temperature = (float)chosen->temperature;
-  if (chosen->greedy) sampling.temperature = 0;
-  if (chosen->top_k >= 0) sampling.top_k = (int32_t)chosen->top_k;
-  if (chosen->top_p >= 0) sampling.top_p = (float)chosen->top_p;
-  if (chosen->min_p >= 0) sampling.min_p = (float)chosen->min_p;
-  if (chosen->repeat_penalty >= 0) sampling.repeat_penalty = (float)chosen->repeat_penalty;
-  if (chosen->repeat_last >= 0) sampling.repeat_last = (int32_t)chosen->repeat_last;
-  return sampling;
-}
-
 /* One line from the terminal; the question goes to stderr. */
 static lap_status ask_for_prompt(job *j, lap_error *error) {
   setlocale(LC_CTYPE, "");
@@ -231,7 +152,7 @@ static lap_status prepare(job *j, const char *operand, lap_error *error) {
   lap_status status = lap_open_engine(chosen->model, &chosen->engine, &j->opened, error);
   if (status != LAP_OK) return status;
   if (chosen->engine.threads != 1) lap_model_warm(j->opened.model); /* the tokenizer is loaded meanwhile */
-  const lap_sampling sampling = sampling_of(chosen, j->opened.model);
+  const lap_sampling sampling = lap_sampling_of(&chosen->sampling, j->opened.model);
   status = lap_sampler_create(j->opened.model, &sampling, &j->sampler, error);
   if (status == LAP_OK && chosen->restore)
     status = lap_session_restore(j->opened.session, chosen->restore, error);
@@ -344,7 +265,7 @@ static int run(const lap_verb *verb, int argc, char **argv) {
   const char *operand = NULL;
   int count, code;
   if (!lap_parse(verb, argc, argv, &chosen, &operand, &count, &code)) return code;
-  if (chosen.greedy && chosen.temperature > 0) return lap_usage_error(verb, "--greedy: contradicts --temp");
+  if (!lap_check_sampling(verb, &chosen.sampling)) return LAP_EXIT_USAGE;
   lap_catch_interrupts();
   job j = {.chosen = &chosen, .result.last_token = -1};
   code = work(&j, operand);

@@ -103,7 +103,7 @@ wrong_use() {
     refuses 2 "'--nothing' is no option" --nothing &&
     refuses 2 'lapidary run: --nothing: unknown option' run --nothing x &&
     refuses 2 'lapidary run: -q: unknown option' run -q x &&
-    refuses 2 'lapidary run: --temp: needs T' run x --temp &&
+    refuses 2 'lapidary run: --temperature: needs T' run x --temp &&
     refuses 2 'lapidary run: --max-tokens: needs N' run x -n &&
     refuses 2 'lapidary run: --greedy: takes no argument' run --greedy=yes x &&
     refuses 2 "'y' is one argument too many" run x y &&
@@ -116,8 +116,8 @@ bad_values() {
     refuses 2 "--top-p: '0.5x' is not" run --top-p 0.5x x &&
     refuses 2 "--top-p: 'nan' is not" run --top-p nan x &&
     refuses 2 "--min-p: '-0.1' is not" run --min-p -0.1 x &&
-    refuses 2 "--temp: 'inf' is not" run --temp inf x &&
-    refuses 2 "--temp: '0x1' is not" run --temp 0x1 x &&
+    refuses 2 "--temperature: 'inf' is not" run --temp inf x &&
+    refuses 2 "--temperature: '0x1' is not" run --temp 0x1 x &&
     refuses 2 "--top-k: '-1' is not" run --top-k -1 x &&
     refuses 2 "--top-k: '99999999999999999999' is not" run --top-k 99999999999999999999 x &&
     refuses 2 "--max-tokens: ' 5' is not" run -n ' 5' x &&
@@ -128,7 +128,7 @@ bad_values() {
     refuses 2 "--kv: '16' is none of config, plain, 8, 4" run --kv 16 x &&
     refuses 2 "--kv-start: 'end' is none of" run --kv-start end x &&
     refuses 2 '--stop: the text is empty' run --stop '' x &&
-    refuses 2 '--greedy: contradicts --temp' run --greedy --temp 1 x &&
+    refuses 2 '--greedy: contradicts --temperature' run --greedy --temp 1 x &&
     refuses 2 "--context: '0' is not" inspect --context 0 &&
     refuses 2 '--bos: does not go with --decode' tokenize --decode --bos 1 &&
     refuses 2 '--out: is needed' logits --ids 2 &&
