@@ -1,11 +1,13 @@
-/* file.c: one way to open a file, for everything that is read.
+/* file.c: one way to open a file, for everything that is read, and one to write a text.
  *
  * A path is opened without blocking and without following a FIFO's wait for a writer, and only a regular
- * file passes. Sizes come from the open descriptor, not from the path. */
+ * file passes. Sizes come from the open descriptor, not from the path. A text is complete in a file of its
+ * own before it takes the place of what was there. */
 #include "base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -81,5 +83,49 @@ lap_status lap_file_read_head(const char *path, size_t wanted, char **data, size
   size_t size = *total < wanted ? (size_t)*total : wanted;
   status = read_and_close(descriptor, path, size, data, error);
   if (status == LAP_OK) *bytes = size;
+  return status;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static bool write_all(int descriptor, const char *data, size_t bytes) {
+  while (bytes > 0) {
+    ssize_t n = write(descriptor, data, bytes);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return false;
+    data += n;
+    bytes -= (size_t)n;
+  }
+  return fsync(descriptor) == 0;
+}
+
+/* errno says what went wrong. */
+static bool replace(const char *path, char *temporary, const mode_t *mode, const char *data, size_t bytes) {
+  int descriptor = mkostemp(temporary, O_CLOEXEC);
+  if (descriptor < 0) return false;
+  bool written = (!mode || fchmod(descriptor, *mode & 0777) == 0) && write_all(descriptor, data, bytes);
+  int cause = errno;
+  if (close(descriptor) != 0 && written) {
+    written = false;
+    cause = errno;
+  }
+  if (written && rename(temporary, path) == 0) return true;
+  if (written) cause = errno;
+  unlink(temporary);
+  errno = cause;
+  return false;
+}
+
+lap_status lap_file_write(const char *path, const char *data, size_t bytes, lap_error *error) {
+  struct stat info;
+  bool exists = stat(path, &info) == 0;
+  if (exists && !S_ISREG(info.st_mode)) return lap_fail(error, LAP_ERROR_IO, "%s: not a regular file", path);
+  char *temporary;
+  if (asprintf(&temporary, "%s.XXXXXX", path) < 0)
+    return lap_fail(error, LAP_ERROR_MEMORY, "%s: out of memory", path);
+  lap_status status = LAP_OK;
+  if (!replace(path, temporary, exists ? &info.st_mode : NULL, data, bytes))
+    status = lap_fail(error, LAP_ERROR_IO, "%s: cannot be written: %s", path, strerror(errno));
+  free(temporary);
   return status;
 }

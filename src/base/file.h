@@ -1,4 +1,5 @@
-/* file.h: regular files, opened so that nothing in a model directory can hang or surprise the reader. */
+/* file.h: regular files, opened so that nothing in a model directory can hang or surprise the reader, and
+ * written so that nothing is lost. */
 #ifndef LAP_BASE_FILE_H
 #define LAP_BASE_FILE_H
 
@@ -21,5 +22,10 @@ lap_status lap_file_read(const char *path, uint64_t max_bytes, char **data, size
  * otherwise. */
 lap_status lap_file_read_head(const char *path, size_t wanted, char **data, size_t *bytes, uint64_t *total,
                               lap_error *error);
+
+/* Writes a file whole or not at all, by way of a temporary one beside it: one that was there before stays as
+ * it is on failure, and keeps its permissions on success. A new one is for its owner only. Errors: IO (also
+ * where the path names something that is no regular file), MEMORY. */
+lap_status lap_file_write(const char *path, const char *data, size_t bytes, lap_error *error);
 
 #endif
