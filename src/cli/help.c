@@ -36,6 +36,8 @@ static const term environment[] = {
     {"LAPIDARY_MODEL",
      "The checkpoint directory where none is named. If it is not set, the bundled model is used."},
     {"LAPIDARY_API_KEY", "The key that lapidary serve asks for, where --api-key names none."},
+    {"XDG_STATE_HOME", "Where lapidary chat keeps what was typed; default: ~/.local/state."},
+    {"NO_COLOR", "If it is set, nothing is dimmed."},
     {"LAPIDARY_ISA", "Forces a form of the kernels: portable, avx2, avx512 or neon. Results do not change."},
     {NULL, NULL}};
 
@@ -44,6 +46,7 @@ static const term files[] = {
     {"tokenizer.json", "Its tokenizer."},
     {"generation_config.json", "Defaults for sampling, and the tokens that end a text."},
     {"kv_config.json", "The bits of each layer's KV cache."},
+    {"$XDG_STATE_HOME/lapidary/chat_history", "What was typed in lapidary chat, readable by its owner only."},
     {"../share/lapidary/pebble, ../models/pebble",
      "The bundled model, seen from the directory of the program."},
     {NULL, NULL}};
@@ -56,13 +59,24 @@ static const term examples[] = {
     {"lapidary run --restore long.snapshot 'In short,'", "Continue from there."},
     {"lapidary logits DIR --ids 2,315,439 --all --out logits.npy", "All logits as a NumPy array [3, vocab]."},
     {"lapidary fit DIR --ctx 32768", "Whether it fits into memory, and how fast it can be at most."},
+    {"lapidary chat -m DIR --system 'Be brief.'", "Talk to it in the terminal."},
     {"lapidary serve -m DIR", "An OpenAI- and Anthropic-style API, and a page, at http://127.0.0.1:8080."},
     {"lapidary bench -m DIR --depth 0,4096 --svg rates.svg", "How fast, against what the machine can do."},
     {NULL, NULL}};
 
-const lap_verb *const lap_verbs[] = {&lap_verb_run,   &lap_verb_serve,  &lap_verb_tokenize, &lap_verb_inspect,
-                                     &lap_verb_fit,   &lap_verb_logits, &lap_verb_cut,      &lap_verb_check,
-                                     &lap_verb_bench, &lap_verb_forge,  &lap_verb_help,     NULL};
+const lap_verb *const lap_verbs[] = {&lap_verb_run,
+                                     &lap_verb_chat,
+                                     &lap_verb_serve,
+                                     &lap_verb_tokenize,
+                                     &lap_verb_inspect,
+                                     &lap_verb_fit,
+                                     &lap_verb_logits,
+                                     &lap_verb_cut,
+                                     &lap_verb_check,
+                                     &lap_verb_bench,
+                                     &lap_verb_forge,
+                                     &lap_verb_help,
+                                     NULL};
 
 static const lap_option common_options[] = {
     {.kind = LAP_OPTION_FLAG, .letter = 'h', .name = "help", .help = "Show this help."}, {0}};

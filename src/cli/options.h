@@ -61,6 +61,7 @@ struct lap_verb {
 };
 
 extern const lap_verb lap_verb_run;
+extern const lap_verb lap_verb_chat;
 extern const lap_verb lap_verb_tokenize;
 extern const lap_verb lap_verb_inspect;
 extern const lap_verb lap_verb_fit;

@@ -41,9 +41,12 @@ static bool stdout_is_file(void) {
   return known;
 }
 
+static int put_errno; /* of the first failure, after which stdio has dropped what it could not write */
+
 bool lap_put(const char *text, size_t length) {
-  if (fwrite(text, 1, length, stdout) != length) return false;
-  return stdout_is_file() || fflush(stdout) == 0;
+  if (fwrite(text, 1, length, stdout) == length && (stdout_is_file() || fflush(stdout) == 0)) return true;
+  if (put_errno == 0) put_errno = errno;
+  return false;
 }
 
 /* True for a pipe or socket that nobody reads. */
@@ -55,7 +58,7 @@ static bool reader_has_gone(void) {
 int lap_finish_output(int code) {
   errno = 0;
   bool lost = fflush(stdout) != 0;
-  int cause = errno;
+  int cause = put_errno ? put_errno : errno;
   if (!lost && !ferror(stdout)) return code;
   if (cause != EPIPE && !reader_has_gone())
     lap_complain("standard output: %s", cause ? strerror(cause) : "cannot be written");

@@ -51,7 +51,7 @@ same() { cmp "$1" "$2"; }
 
 help_of_verbs() {
   local verb
-  for verb in run tokenize inspect logits forge help; do
+  for verb in run chat tokenize inspect logits forge help; do
     exits 0 "$lapidary" "$verb" --help || return 1
     grep -q "^Usage: lapidary $verb" out && [ ! -s err ] || return 1
     cp out long
