@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/model.h"
+
 /* ---- prompts --------------------------------------------------------------------------------- */
 
 static lap_status check_length(const lap_served *served, size_t count, bool *too_long, lap_error *error) {
@@ -109,17 +111,28 @@ static lap_status keep_names(lap_request *request, lap_error *error) {
   return LAP_OK;
 }
 
-/* No call can begin without its control token. */
-static lap_status forbid_calls(const lap_served *served, lap_request *request, lap_error *error) {
-  if (served->call_id < 0) return LAP_OK;
+static lap_status forbid(lap_request *request, int32_t id, lap_error *error) {
   int32_t count = request->sampling.logit_bias_count;
   lap_logit_bias *grown = realloc(request->biases, ((size_t)count + 1) * sizeof *grown);
-  if (!grown) return lap_fail(error, LAP_ERROR_MEMORY, "out of memory for the tools");
-  grown[count] = (lap_logit_bias){.id = served->call_id, .bias = -100};
+  if (!grown) return lap_fail(error, LAP_ERROR_MEMORY, "out of memory for logit_bias");
+  grown[count] = (lap_logit_bias){.id = id, .bias = -100};
   request->biases = grown;
   request->sampling.logit_bias = grown;
   request->sampling.logit_bias_count = count + 1;
   return LAP_OK;
+}
+
+/* No call can begin without its control token, and no turn end without one of its; but a grammar's end is
+ * one. */
+static lap_status forbid_tokens(const lap_served *served, lap_request *request, lap_error *error) {
+  const lap_plan *plan = served->model->plan;
+  lap_status status = LAP_OK;
+  if (request->tool_choice == LAP_TOOLS_NONE && served->call_id >= 0)
+    status = forbid(request, served->call_id, error);
+  bool endless = request->ignore_eos && !request->grammar;
+  for (int32_t i = 0; endless && i < plan->eos_count && status == LAP_OK; i++)
+    status = forbid(request, plan->eos[i], error);
+  return status;
 }
 
 /* ---- grammars -------------------------------------------------------------------------------- */
@@ -192,9 +205,8 @@ lap_status lap_request_prepare(const lap_served *served, lap_request *request, b
   for (int i = 0; i < request->prompt_count && status == LAP_OK; i++)
     status = check_length(served, request->prompt[i].count, too_long, error);
   if (status == LAP_OK && request->chat) status = keep_names(request, error);
-  if (status == LAP_OK && request->tool_choice == LAP_TOOLS_NONE)
-    status = forbid_calls(served, request, error);
   if (status == LAP_OK) status = prepare_grammar(served, request, error);
+  if (status == LAP_OK) status = forbid_tokens(served, request, error);
   if (status == LAP_OK) status = check_sampling(served, request, error);
   if (status == LAP_OK) lap_request_drop_body(request);
   return status;

@@ -311,6 +311,8 @@ lap_status lap_request_read(const lap_front *front, const char *body, size_t len
   if (lap_json_root(out->body)->type != LAP_JSON_OBJECT)
     return lap_fail(error, LAP_ERROR_FORMAT, "request: the body must be a JSON object");
   status = front->read(out, error);
+  if (status == LAP_OK)
+    status = lap_json_get_bool(out->body, lap_json_root(out->body), "ignore_eos", &out->ignore_eos, error);
   return status == LAP_OK ? check_tool_choice(out, error) : status;
 }
 

@@ -51,6 +51,7 @@ typedef struct lap_request {
   bool include_usage; /* of a stream */
   int n;              /* answers to each prompt */
   int64_t max_tokens; /* 0: until the model ends or the context is full */
+  bool ignore_eos;    /* the model does not end */
   lap_sampling sampling;
   lap_logit_bias *biases; /* [sampling.logit_bias_count], the request's */
   bool seeded;

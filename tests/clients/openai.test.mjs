@@ -205,6 +205,10 @@ describe('openai', () => {
     const { choices, usage } = await ask(STORY, { max_tokens: 7 });
     assert.deepEqual([choices[0].finish_reason, usage.completion_tokens], ['length', 7]);
     assert.ok(whole.startsWith(choices[0].message.content));
+    const [{ messages, said }] = exam('sum', 1);
+    const on = await ask(messages, { ignore_eos: true, max_tokens: 30 });
+    assert.deepEqual([on.choices[0].finish_reason, on.usage.completion_tokens], ['length', 30]);
+    assert.ok(on.choices[0].message.content.startsWith(said));
   });
 
   test('a banned token is never said', async () => {
