@@ -155,6 +155,10 @@ static lap_server_options server_options(const settings *chosen) {
   };
 }
 
+static bool is_loopback(const char *host) {
+  return strncmp(host, "127.", 4) == 0 || strcmp(host, "localhost") == 0 || strcmp(host, "::1") == 0;
+}
+
 static void wait_for_signal(const sigset_t *signals) {
   int number;
   while (sigwait(signals, &number) != 0) continue;
@@ -169,6 +173,8 @@ static lap_status work(const settings *chosen, lap_opened *opened, const sigset_
   if (status != LAP_OK) return status;
   char line[512];
   int length = snprintf(line, sizeof line, "listening on %s\n", lap_server_url(server));
+  if (!how.api_key && !is_loopback(how.host))
+    lap_complain("--host %s without --api-key: whoever reaches this address may use the model", how.host);
   if (lap_server_without_chat(server)) lap_complain("no chat: %s", lap_server_without_chat(server));
   lap_put(line, (size_t)length);
   fflush(stdout);

@@ -111,8 +111,10 @@ static lap_status keep_names(lap_request *request, lap_error *error) {
   return LAP_OK;
 }
 
+/* Nothing is done for -1. */
 static lap_status forbid(lap_request *request, int32_t id, lap_error *error) {
   int32_t count = request->sampling.logit_bias_count;
+  if (id < 0) return LAP_OK;
   lap_logit_bias *grown = realloc(request->biases, ((size_t)count + 1) * sizeof *grown);
   if (!grown) return lap_fail(error, LAP_ERROR_MEMORY, "out of memory for logit_bias");
   grown[count] = (lap_logit_bias){.id = id, .bias = -100};
@@ -122,17 +124,23 @@ static lap_status forbid(lap_request *request, int32_t id, lap_error *error) {
   return LAP_OK;
 }
 
-/* No call can begin without its control token, and no turn end without one of its; but a grammar's end is
- * one. */
-static lap_status forbid_tokens(const lap_served *served, lap_request *request, lap_error *error) {
+/* A grammar's end is one all the same. */
+static lap_status forbid_ends(const lap_served *served, lap_request *request, lap_error *error) {
   const lap_plan *plan = served->model->plan;
   lap_status status = LAP_OK;
-  if (request->tool_choice == LAP_TOOLS_NONE && served->call_id >= 0)
-    status = forbid(request, served->call_id, error);
-  bool endless = request->ignore_eos && !request->grammar;
-  for (int32_t i = 0; endless && i < plan->eos_count && status == LAP_OK; i++)
+  if (!request->ignore_eos || request->grammar) return LAP_OK;
+  for (int32_t i = 0; i < plan->eos_count && status == LAP_OK; i++)
     status = forbid(request, plan->eos[i], error);
+  for (size_t i = 0; i < sizeof served->turn_id / sizeof *served->turn_id && status == LAP_OK; i++)
+    status = forbid(request, served->turn_id[i], error);
   return status;
+}
+
+/* No call can begin without its control token. */
+static lap_status forbid_tokens(const lap_served *served, lap_request *request, lap_error *error) {
+  lap_status status = LAP_OK;
+  if (request->tool_choice == LAP_TOOLS_NONE) status = forbid(request, served->call_id, error);
+  return status == LAP_OK ? forbid_ends(served, request, error) : status;
 }
 
 /* ---- grammars -------------------------------------------------------------------------------- */

@@ -55,6 +55,9 @@ lap_status lap_served_open(lap_model *model, const char *directory, const char *
     out->call_id = id_of(out->tokenizer, "<|tool_call>");
     out->open_thought_id = id_of(out->tokenizer, "<|channel>");
     out->close_thought_id = id_of(out->tokenizer, "<channel|>");
+    out->turn_id[0] = id_of(out->tokenizer, "<|turn>");
+    out->turn_id[1] = id_of(out->tokenizer, "<turn|>");
+    out->turn_id[2] = id_of(out->tokenizer, "<|tool_response>");
   } else {
     lap_served_close(out);
   }

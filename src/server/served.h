@@ -20,6 +20,7 @@ typedef struct lap_served {
   int64_t created;  /* seconds since 1970 */
   int32_t call_id;  /* tokens of the chat format, or -1 */
   int32_t open_thought_id, close_thought_id;
+  int32_t turn_id[3]; /* that end an answer whether they are an end token of the checkpoint or not */
   struct lap_served_lazy *lazy; /* the vocabulary for grammars */
 } lap_served;
 

@@ -82,7 +82,7 @@ options_count() {
 second_signal() {
   start || return 1
   ask POST /v1/chat/completions '' \
-    '{"stream":true,"logit_bias":{"1":-100,"6":-100,"14":-100},"messages":[{"role":"user","content":"x"}]}' >reply &
+    '{"stream":true,"seed":1,"ignore_eos":true,"logit_bias":{"14":-100},"messages":[{"role":"user","content":"x"}]}' >reply &
   local client=$! tries=0
   until [ -s reply ] || [ $tries -gt 200 ]; do
     sleep 0.05
@@ -119,6 +119,26 @@ refuses() { # CODE TEXT ARGUMENT...
   return 1
 }
 
+# An address that others reach asks for a key, or for attention.
+open_address() {
+  local key tries
+  for key in '' quiet; do
+    tries=0
+    rm -f out err
+    LAPIDARY_API_KEY=$key "$lapidary" serve --host 0.0.0.0 --port 0 >out 2>err </dev/null &
+    server=$!
+    until [ -s out ] || [ $tries -gt 600 ]; do
+      sleep 0.05
+      tries=$((tries + 1))
+    done
+    kill "$server"
+    wait "$server"
+    server=
+    [ -z "$key" ] || { [ ! -s err ]; return; }
+    [ "$(wc -l <err)" -eq 1 ] && grep -q -- '^lapidary: --host 0.0.0.0 without --api-key: ' err || { cat err; return 1; }
+  done
+}
+
 wrong_use() {
   refuses 2 "--port: '65536' is not in" --port 65536 &&
     refuses 2 "--parallel: '0' is not in" --parallel 0 &&
@@ -134,5 +154,6 @@ check 'serve answers, and ends on SIGTERM' answers
 check 'options and the environment count; SIGINT ends too' options_count
 check 'a second signal ends at once' second_signal
 check 'the cache directory survives a restart' cache_survives
+check 'an open address without a key is pointed out' open_address
 check 'wrong use and a port that is taken' wrong_use
 exit $((failures > 0))
