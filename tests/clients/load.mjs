@@ -59,7 +59,8 @@ function essence(text, stream) {
   let said = '';
   const collect = (value, key) => {
     if (typeof value === 'string') {
-      if (['content', 'reasoning_content', 'text', 'delta', 'arguments', 'partial_json', 'thinking', 'name', 'finish_reason', 'stop_reason'].includes(key)) said += value;
+      // `message` is that of an error, which no lone run has.
+      if (['content', 'reasoning_content', 'text', 'delta', 'arguments', 'partial_json', 'thinking', 'name', 'finish_reason', 'stop_reason', 'message'].includes(key)) said += value;
     } else if (value && typeof value === 'object' && key !== 'response' && key !== 'item' && key !== 'part') {
       for (const [name, inner] of Object.entries(value)) collect(inner, name);
     }
@@ -96,7 +97,8 @@ function send(url, { path, body }, patience = null) {
       });
       response.on('error', (error) => (dropped ? end(resolve, null) : end(reject, error)));
       response.on('end', () => {
-        if (response.statusCode === 200) end(resolve, text);
+        if (dropped) end(resolve, null); // what had arrived already ends all the same
+        else if (response.statusCode === 200) end(resolve, text);
         else end(reject, new Error(`${path}: ${response.statusCode} ${text}`));
       });
     });
