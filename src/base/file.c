@@ -129,3 +129,12 @@ lap_status lap_file_write(const char *path, const char *data, size_t bytes, lap_
   free(temporary);
   return status;
 }
+
+bool lap_make_parents(char *path) {
+  for (char *slash = path; *slash && (slash = strchr(slash + 1, '/'));) {
+    *slash = '\0';
+    if (mkdir(path, 0700) != 0 && errno != EEXIST) return false;
+    *slash = '/';
+  }
+  return true;
+}

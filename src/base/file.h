@@ -28,4 +28,8 @@ lap_status lap_file_read_head(const char *path, size_t wanted, char **data, size
  * where the path names something that is no regular file), MEMORY. */
 lap_status lap_file_write(const char *path, const char *data, size_t bytes, lap_error *error);
 
+/* Makes those of the directories in `path`, up to its last '/', that are not there yet, for their owner only.
+ * False, with errno: one cannot be made; `path` ends with it then. */
+bool lap_make_parents(char *path);
+
 #endif

@@ -27,6 +27,8 @@
 #include "checkpoint/layer_needs.h"
 #include "checkpoint/modules.h"
 
+const char *const lap_kv_words[] = {"config", "plain", "8", "4", NULL};
+
 enum {
   MAX_JSON_BYTES = 64 << 20,
   MAX_PATH_BELOW_LAYER = 96,

@@ -126,6 +126,9 @@ typedef struct lap_plan {
   lap_layer *layer; /* [layers], owned by the plan */
 } lap_plan;
 
+/* The words for lap_kv_mode, in its order, ended by NULL. */
+extern const char *const lap_kv_words[];
+
 /* Reads config.json, kv_config.json and generation_config.json of `directory` and matches them with
  * `tensors`. Errors: IO, FORMAT, UNSUPPORTED, MEMORY, each naming file and field.
  * `*out` is the caller's, to be released with lap_plan_free. */

@@ -39,12 +39,7 @@ static const settings defaults = {
     .prompt = 512, .decode = 64, .repeat = 5, .depth = "0,1024,4096", .kv = "config"};
 
 static const lap_option options[] = {
-    {.kind = LAP_OPTION_TEXT,
-     .letter = 'm',
-     .name = "model",
-     .argument = "DIR",
-     .offset = offsetof(settings, model),
-     .help = "The checkpoint; default: $LAPIDARY_MODEL, else the bundled model."},
+    LAP_MODEL_OPTION(offsetof(settings, model)),
     {.kind = LAP_OPTION_TEXT,
      .name = "shape",
      .argument = "CONFIG",

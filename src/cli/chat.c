@@ -46,12 +46,7 @@ typedef struct settings {
 static const settings defaults = {.sampling = LAP_SAMPLING_DEFAULTS, .engine = {.chunk = DEFAULT_CHUNK}};
 
 static const lap_option options[] = {
-    {.kind = LAP_OPTION_TEXT,
-     .letter = 'm',
-     .name = "model",
-     .argument = "DIR",
-     .offset = offsetof(settings, model),
-     .help = "The checkpoint; default: $LAPIDARY_MODEL, else the bundled model."},
+    LAP_MODEL_OPTION(offsetof(settings, model)),
     {.kind = LAP_OPTION_TEXT,
      .name = "system",
      .argument = "TEXT",

@@ -230,17 +230,6 @@ static void ask_for_paste_marks(const lap_input *input, bool on) {
 
 /* ---- history --------------------------------------------------------------------------------- */
 
-/* Makes the directories that `path` names up to its last '/'. */
-static bool make_directories(char *path) {
-  for (char *at = strchr(path + 1, '/'); at; at = strchr(at + 1, '/')) {
-    *at = '\0';
-    bool there = mkdir(path, 0700) == 0 || errno == EEXIST;
-    *at = '/';
-    if (!there) return false;
-  }
-  return true;
-}
-
 /* malloc'd; NULL where there is no place for it. */
 static char *find_history(void) {
   const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
@@ -251,7 +240,8 @@ static char *find_history(void) {
   else if (home && *home == '/')
     length = asprintf(&path, "%s/.local/state/lapidary/chat_history", home);
   if (length < 0) return NULL;
-  if (make_directories(path)) return path;
+  if (lap_make_parents(path)) return path;
+  path[strlen(path)] = '/'; /* the file is named, not the directory */
   lap_complain("%s: %s; the history is not kept", path, strerror(errno));
   free(path);
   return NULL;

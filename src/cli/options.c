@@ -17,7 +17,6 @@ enum {
   HELP = 'h'
 };
 
-const char *const lap_kv_words[] = {"config", "plain", "8", "4", NULL};
 const char *const lap_kv_start_words[] = {"begin", "prompt", NULL};
 const char *const lap_path_words[] = {"auto", "monolith", "cut", NULL};
 

@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "checkpoint/plan.h"
+
 enum {
   LAP_EXIT_OK = 0,
   LAP_EXIT_FAILURE = 1,
@@ -78,11 +80,17 @@ extern const lap_verb *const lap_verbs[];
 
 const lap_verb *lap_verb_find(const char *name);
 
-/* The words for lap_kv_mode, in its order, and for --kv-start. */
-extern const char *const lap_kv_words[];
+/* The words for --kv-start. */
 extern const char *const lap_kv_start_words[];
 /* The words for lap_path, in its order. */
 extern const char *const lap_path_words[];
+
+/* The row of an option table for a `const char *` at `at`: which checkpoint (lap_find_model). */
+#define LAP_MODEL_OPTION(at)                                                                    \
+  {                                                                                             \
+    .kind = LAP_OPTION_TEXT, .letter = 'm', .name = "model", .argument = "DIR", .offset = (at), \
+    .help = "The checkpoint; default: $LAPIDARY_MODEL, else the bundled model."                 \
+  }
 
 /* Reads a verb's command line into `settings`, which hold the defaults. `operands` gets what is no
  * option ([argc] pointers at most). False: the command is over (help was shown, or the line is wrong

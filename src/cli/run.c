@@ -39,12 +39,7 @@ typedef struct settings {
 static const settings defaults = {.max_tokens = NOT_GIVEN, .sampling = LAP_SAMPLING_DEFAULTS};
 
 static const lap_option options[] = {
-    {.kind = LAP_OPTION_TEXT,
-     .letter = 'm',
-     .name = "model",
-     .argument = "DIR",
-     .offset = offsetof(settings, model),
-     .help = "The checkpoint; default: $LAPIDARY_MODEL, else the bundled model."},
+    LAP_MODEL_OPTION(offsetof(settings, model)),
     {.kind = LAP_OPTION_INTEGER,
      .letter = 'n',
      .name = "max-tokens",

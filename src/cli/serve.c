@@ -45,12 +45,7 @@ static const settings defaults = {
 };
 
 static const lap_option options[] = {
-    {.kind = LAP_OPTION_TEXT,
-     .letter = 'm',
-     .name = "model",
-     .argument = "DIR",
-     .offset = offsetof(settings, model),
-     .help = "The checkpoint; default: $LAPIDARY_MODEL, else the bundled model."},
+    LAP_MODEL_OPTION(offsetof(settings, model)),
     {.kind = LAP_OPTION_TEXT,
      .name = "host",
      .argument = "HOST",

@@ -19,12 +19,7 @@ typedef struct settings {
 } settings;
 
 static const lap_option options[] = {
-    {.kind = LAP_OPTION_TEXT,
-     .letter = 'm',
-     .name = "model",
-     .argument = "DIR",
-     .offset = offsetof(settings, model),
-     .help = "The checkpoint; default: $LAPIDARY_MODEL, else the bundled model."},
+    LAP_MODEL_OPTION(offsetof(settings, model)),
     {.kind = LAP_OPTION_FLAG,
      .letter = 'd',
      .name = "decode",

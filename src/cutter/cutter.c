@@ -55,14 +55,9 @@ static char *path_in(const char *directory, const char *name) {
 
 /* ---- directories and files ---- */
 
-/* All directories of `path` that are not there yet; the last one is for the user alone. */
+/* All directories of `path` that are not there yet; they are for the user alone. */
 static lap_status make_directories(const cutting *c, char *path) {
-  for (char *slash = path + 1; (slash = strchr(slash, '/')); slash++) {
-    *slash = '\0';
-    if (mkdir(path, 0700) != 0 && errno != EEXIST) return fail_io(c, path);
-    *slash = '/';
-  }
-  return mkdir(path, 0700) == 0 || errno == EEXIST ? LAP_OK : fail_io(c, path);
+  return lap_make_parents(path) && (mkdir(path, 0700) == 0 || errno == EEXIST) ? LAP_OK : fail_io(c, path);
 }
 
 static lap_status make_work(cutting *c) {

@@ -6,40 +6,27 @@
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-typedef struct reader {
-  lap_request *request;
-  lap_conversion conversion;
-  lap_error *error;
-} reader;
-
-static lap_status fail(const reader *r, const lap_json *value, const char *what) {
-  return lap_json_fail(r->request->body, value, r->error, "%s", what);
-}
-
-static lap_status string_in(const reader *r, const lap_json *object, const char *key, const lap_json **out) {
-  return lap_read_string(r->request, object, key, out, r->error);
-}
-
-static lap_status type_of(const reader *r, const lap_json *block, const lap_json **type) {
-  if (block->type != LAP_JSON_OBJECT) return fail(r, block, "must be an object with a type");
-  return string_in(r, block, "type", type);
+static lap_status type_of(const lap_conversion *c, const lap_json *block, const lap_json **type) {
+  if (block->type != LAP_JSON_OBJECT) return lap_convert_fail(c, block, "must be an object with a type");
+  return lap_convert_string(c, block, "type", type);
 }
 
 /* Text, or blocks of text, as one text. */
-static lap_status join_text(const reader *r, const lap_json *content, lap_text *out) {
+static lap_status join_text(const lap_conversion *c, const lap_json *content, lap_text *out) {
   if (!content || content->type == LAP_JSON_NULL) return LAP_OK;
   if (content->type == LAP_JSON_STRING) {
     lap_text_append(out, content->string, content->length);
     return LAP_OK;
   }
-  if (content->type != LAP_JSON_ARRAY) return fail(r, content, "must be a string or a list of blocks");
+  if (content->type != LAP_JSON_ARRAY)
+    return lap_convert_fail(c, content, "must be a string or a list of blocks");
   for (const lap_json *block = content->child; block; block = block->next) {
     const lap_json *type = NULL, *text = NULL;
-    lap_status status = type_of(r, block, &type);
+    lap_status status = type_of(c, block, &type);
     if (status == LAP_OK && !lap_json_is(type, "text"))
-      status = lap_json_fail(r->request->body, type, r->error, "blocks of type %s are not supported here",
+      status = lap_json_fail(c->request->body, type, c->error, "blocks of type %s are not supported here",
                              type->string);
-    if (status == LAP_OK) status = string_in(r, block, "text", &text);
+    if (status == LAP_OK) status = lap_convert_string(c, block, "text", &text);
     if (status != LAP_OK) return status;
     if (out->length && block != content->child) lap_text_append(out, "\n", 1);
     lap_text_append(out, text->string, text->length);
@@ -47,167 +34,140 @@ static lap_status join_text(const reader *r, const lap_json *content, lap_text *
   return LAP_OK;
 }
 
-static lap_status add_result(reader *r, const lap_json *block) {
+static lap_status add_result(lap_conversion *c, const lap_json *block) {
   const lap_json *id = NULL;
   lap_text text = {0};
-  lap_status status = string_in(r, block, "tool_use_id", &id);
-  if (status == LAP_OK) status = join_text(r, lap_json_get(r->request->body, block, "content"), &text);
-  if (text.failed) r->conversion.text.failed = true;
-  if (status == LAP_OK) lap_convert_result(&r->conversion, id, lap_text_data(&text), text.length);
+  lap_status status = lap_convert_string(c, block, "tool_use_id", &id);
+  if (status == LAP_OK) status = join_text(c, lap_json_get(c->request->body, block, "content"), &text);
+  if (text.failed) c->text.failed = true;
+  if (status == LAP_OK) lap_convert_result(c, id, lap_text_data(&text), text.length);
   lap_text_free(&text);
   return status;
 }
 
 /* Blocks of a user: results of tools, and text. Runs of text are one message. */
-static lap_status add_user_block(reader *r, const lap_json *block, lap_text *text) {
+static lap_status add_user_block(lap_conversion *c, const lap_json *block, lap_text *text) {
   const lap_json *type = NULL, *said = NULL;
-  lap_status status = type_of(r, block, &type);
+  lap_status status = type_of(c, block, &type);
   if (status != LAP_OK) return status;
   if (lap_json_is(type, "text")) {
-    status = string_in(r, block, "text", &said);
+    status = lap_convert_string(c, block, "text", &said);
     if (status != LAP_OK) return status;
     if (text->length) lap_text_append(text, "\n", 1);
     lap_text_append(text, said->string, said->length);
     return LAP_OK;
   }
   if (!lap_json_is(type, "tool_result"))
-    return lap_json_fail(r->request->body, type, r->error, "blocks of type %s are not supported",
+    return lap_json_fail(c->request->body, type, c->error, "blocks of type %s are not supported",
                          type->string);
-  if (text->length) lap_convert_message(&r->conversion, "user", text->data, text->length);
+  if (text->length) lap_convert_message(c, "user", text->data, text->length);
   text->length = 0;
-  return add_result(r, block);
+  return add_result(c, block);
 }
 
-static lap_status add_call(reader *r, const lap_json *block) {
-  const lap_json *id = NULL, *name = NULL, *input = lap_json_get(r->request->body, block, "input");
-  lap_status status = string_in(r, block, "id", &id);
-  if (status == LAP_OK) status = string_in(r, block, "name", &name);
+static lap_status add_call(lap_conversion *c, const lap_json *block) {
+  const lap_json *id = NULL, *name = NULL, *input = lap_json_get(c->request->body, block, "input");
+  lap_status status = lap_convert_string(c, block, "id", &id);
+  if (status == LAP_OK) status = lap_convert_string(c, block, "name", &name);
   if (status == LAP_OK && input && input->type != LAP_JSON_OBJECT)
-    status = fail(r, input, "must be an object");
-  if (status == LAP_OK) lap_convert_call(&r->conversion, id, name, input);
+    status = lap_convert_fail(c, input, "must be an object");
+  if (status == LAP_OK) lap_convert_call(c, id, name, input);
   return status;
 }
 
-static lap_status add_assistant_block(reader *r, const lap_json *block) {
+static lap_status add_assistant_block(lap_conversion *c, const lap_json *block) {
   const lap_json *type = NULL, *text = NULL;
-  lap_status status = type_of(r, block, &type);
+  lap_status status = type_of(c, block, &type);
   if (status != LAP_OK) return status;
-  if (lap_json_is(type, "tool_use")) return add_call(r, block);
+  if (lap_json_is(type, "tool_use")) return add_call(c, block);
   if (lap_json_is(type, "redacted_thinking")) return LAP_OK; /* nothing in it that this model thought */
   bool thought = lap_json_is(type, "thinking");
   if (!thought && !lap_json_is(type, "text"))
-    return lap_json_fail(r->request->body, type, r->error, "blocks of type %s are not supported",
+    return lap_json_fail(c->request->body, type, c->error, "blocks of type %s are not supported",
                          type->string);
-  status = string_in(r, block, thought ? "thinking" : "text", &text);
+  status = lap_convert_string(c, block, thought ? "thinking" : "text", &text);
   if (status != LAP_OK) return status;
   if (thought)
-    lap_convert_thought(&r->conversion, text->string, text->length);
+    lap_convert_thought(c, text->string, text->length);
   else
-    lap_convert_said(&r->conversion, text->string, text->length);
+    lap_convert_said(c, text->string, text->length);
   return LAP_OK;
 }
 
-static lap_status add_user(reader *r, const char *role, const lap_json *content) {
+static lap_status add_user(lap_conversion *c, const char *role, const lap_json *content) {
   if (content->type == LAP_JSON_STRING) {
-    lap_convert_message(&r->conversion, role, content->string, content->length);
+    lap_convert_message(c, role, content->string, content->length);
     return LAP_OK;
   }
   lap_text text = {0};
   lap_status status = LAP_OK;
   for (const lap_json *block = content->child; block && status == LAP_OK; block = block->next)
-    status = add_user_block(r, block, &text);
-  if (text.failed) r->conversion.text.failed = true;
-  if (status == LAP_OK && text.length)
-    lap_convert_message(&r->conversion, role, lap_text_data(&text), text.length);
+    status = add_user_block(c, block, &text);
+  if (text.failed) c->text.failed = true;
+  if (status == LAP_OK && text.length) lap_convert_message(c, role, lap_text_data(&text), text.length);
   lap_text_free(&text);
   return status;
 }
 
-static lap_status add_assistant(reader *r, const lap_json *content) {
-  lap_convert_said(&r->conversion, "", 0);
+static lap_status add_assistant(lap_conversion *c, const lap_json *content) {
+  lap_convert_said(c, "", 0);
   if (content->type == LAP_JSON_STRING) {
-    lap_convert_said(&r->conversion, content->string, content->length);
+    lap_convert_said(c, content->string, content->length);
     return LAP_OK;
   }
   lap_status status = LAP_OK;
   for (const lap_json *block = content->child; block && status == LAP_OK; block = block->next)
-    status = add_assistant_block(r, block);
+    status = add_assistant_block(c, block);
   return status;
 }
 
-static lap_status add_message(reader *r, const lap_json *message) {
+static lap_status add_message(lap_conversion *c, const lap_json *message) {
   const lap_json *role = NULL;
-  if (message->type != LAP_JSON_OBJECT) return fail(r, message, "must be an object");
-  lap_status status = string_in(r, message, "role", &role);
+  if (message->type != LAP_JSON_OBJECT) return lap_convert_fail(c, message, "must be an object");
+  lap_status status = lap_convert_string(c, message, "role", &role);
   if (status != LAP_OK) return status;
-  const lap_json *content = lap_json_get(r->request->body, message, "content");
-  if (!content) return fail(r, message, "content is missing");
+  const lap_json *content = lap_json_get(c->request->body, message, "content");
+  if (!content) return lap_convert_fail(c, message, "content is missing");
   if (content->type != LAP_JSON_STRING && content->type != LAP_JSON_ARRAY)
-    return fail(r, content, "must be a string or a list of blocks");
-  if (lap_json_is(role, "assistant")) return add_assistant(r, content);
-  if (lap_json_is(role, "user") || lap_json_is(role, "system")) return add_user(r, role->string, content);
-  return fail(r, role, "must be user or assistant");
+    return lap_convert_fail(c, content, "must be a string or a list of blocks");
+  if (lap_json_is(role, "assistant")) return add_assistant(c, content);
+  if (lap_json_is(role, "user") || lap_json_is(role, "system")) return add_user(c, role->string, content);
+  return lap_convert_fail(c, role, "must be user or assistant");
 }
 
-static lap_status add_system(reader *r) {
-  const lap_json *system = lap_body_get(r->request, "system");
+static lap_status add_system(lap_conversion *c) {
+  const lap_json *system = lap_body_get(c->request, "system");
   lap_text text = {0};
-  lap_status status = join_text(r, system, &text);
-  if (text.failed) r->conversion.text.failed = true;
-  if (status == LAP_OK && text.length)
-    lap_convert_message(&r->conversion, "system", lap_text_data(&text), text.length);
+  lap_status status = join_text(c, system, &text);
+  if (text.failed) c->text.failed = true;
+  if (status == LAP_OK && text.length) lap_convert_message(c, "system", lap_text_data(&text), text.length);
   lap_text_free(&text);
   return status;
 }
 
-static lap_status add_messages(reader *r) {
-  const lap_json *messages = lap_body_get(r->request, "messages");
-  if (!messages) return lap_fail(r->error, LAP_ERROR_FORMAT, "request: messages: is missing");
-  if (messages->type != LAP_JSON_ARRAY) return fail(r, messages, "must be a list");
-  if (!messages->child) return fail(r, messages, "holds no message");
-  lap_status status = add_system(r);
+static lap_status add_messages(lap_conversion *c) {
+  const lap_json *messages = lap_body_get(c->request, "messages");
+  if (!messages) return lap_fail(c->error, LAP_ERROR_FORMAT, "request: messages: is missing");
+  if (messages->type != LAP_JSON_ARRAY) return lap_convert_fail(c, messages, "must be a list");
+  if (!messages->child) return lap_convert_fail(c, messages, "holds no message");
+  lap_status status = add_system(c);
   for (const lap_json *one = messages->child; one && status == LAP_OK; one = one->next)
-    status = add_message(r, one);
+    status = add_message(c, one);
   return status;
 }
 
-static lap_status add_tool(reader *r, const lap_json *tool) {
-  const lap_json_document *body = r->request->body;
-  if (tool->type != LAP_JSON_OBJECT) return fail(r, tool, "must be an object");
+static lap_status add_tool(lap_conversion *c, const lap_json *tool) {
+  const lap_json_document *body = c->request->body;
+  if (tool->type != LAP_JSON_OBJECT) return lap_convert_fail(c, tool, "must be an object");
   const lap_json *type = lap_json_get(body, tool, "type"), *name = NULL;
   if (type && type->type != LAP_JSON_NULL && !lap_json_is(type, "custom"))
-    return fail(r, type, "only tools of the client's own (type custom) are offered here");
-  lap_status status = string_in(r, tool, "name", &name);
+    return lap_convert_fail(c, type, "only tools of the client's own (type custom) are offered here");
+  lap_status status = lap_convert_string(c, tool, "name", &name);
   if (status != LAP_OK) return status;
-  if (name->length == 0 || strlen(name->string) != name->length) return fail(r, name, "is no name");
   const lap_json *schema = lap_json_get(body, tool, "input_schema");
-  if (schema && schema->type != LAP_JSON_OBJECT) return fail(r, schema, "must be an object");
+  if (schema && schema->type != LAP_JSON_OBJECT) return lap_convert_fail(c, schema, "must be an object");
   const lap_json *description = lap_json_get(body, tool, "description");
-  if (description && description->type != LAP_JSON_STRING && description->type != LAP_JSON_NULL)
-    return fail(r, description, "must be a string");
-  lap_convert_tool(&r->conversion, name, description, schema);
-  return LAP_OK;
-}
-
-static lap_status add_tools(reader *r) {
-  const lap_json *tools = lap_body_get(r->request, "tools");
-  lap_convert_tools(&r->conversion);
-  if (!tools) return LAP_OK;
-  if (tools->type != LAP_JSON_ARRAY) return fail(r, tools, "must be a list");
-  lap_status status = LAP_OK;
-  for (const lap_json *tool = tools->child; tool && status == LAP_OK; tool = tool->next)
-    status = add_tool(r, tool);
-  return status;
-}
-
-static lap_status read_conversation(lap_request *request, lap_error *error) {
-  reader r = {.request = request, .error = error};
-  lap_convert_begin(&r.conversion);
-  lap_status status = add_messages(&r);
-  if (status == LAP_OK) status = add_tools(&r);
-  if (status == LAP_OK) status = lap_convert_end(&r.conversion, request, error);
-  lap_convert_drop(&r.conversion);
-  return status;
+  return lap_convert_tool(c, name, description, schema);
 }
 
 static lap_status read_tool_choice(lap_request *request, lap_error *error) {
@@ -255,7 +215,7 @@ static lap_status read_form(lap_request *request, lap_error *error) {
 static lap_status read(lap_request *request, lap_error *error) {
   static const char *const limits[] = {"max_tokens", NULL};
   const lap_json *root = lap_json_root(request->body);
-  lap_status status = read_conversation(request, error);
+  lap_status status = lap_convert_request(request, add_messages, add_tool, error);
   if (status == LAP_OK) status = lap_json_get_bool(request->body, root, "stream", &request->stream, error);
   if (status == LAP_OK) status = lap_read_max_tokens(request, limits, error);
   if (status == LAP_OK) status = lap_read_stops(request, "stop_sequences", error);

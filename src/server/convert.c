@@ -1,12 +1,7 @@
 /* convert.c: messages written one after the other, the assistant's only when it is known to be over. */
 #include "server/convert.h"
 
-void lap_convert_begin(lap_conversion *conversion) {
-  *conversion = (lap_conversion){0};
-  lap_write_begin(&conversion->writer, &conversion->text);
-  lap_write_object(&conversion->writer, NULL);
-  lap_write_array(&conversion->writer, "messages");
-}
+#include <string.h>
 
 static void write_text(lap_conversion *c, const char *key, const lap_text *text) {
   if (text->failed) c->text.failed = true;
@@ -78,43 +73,80 @@ void lap_convert_result(lap_conversion *conversion, const lap_json *id, const ch
   lap_write_end_object(&conversion->writer);
 }
 
-void lap_convert_tools(lap_conversion *conversion) {
-  close_message(conversion);
-  lap_write_end_array(&conversion->writer);
-  lap_write_array(&conversion->writer, "tools");
+lap_status lap_convert_fail(const lap_conversion *c, const lap_json *value, const char *what) {
+  return lap_json_fail(c->request->body, value, c->error, "%s", what);
 }
 
-void lap_convert_tool(lap_conversion *conversion, const lap_json *name, const lap_json *description,
-                      const lap_json *parameters) {
-  lap_write_object(&conversion->writer, NULL);
-  lap_write_string(&conversion->writer, "type", "function");
-  lap_write_object(&conversion->writer, "function");
-  lap_write_value(&conversion->writer, "name", name);
-  if (description) lap_write_value(&conversion->writer, "description", description);
-  if (parameters) lap_write_value(&conversion->writer, "parameters", parameters);
-  lap_write_end_object(&conversion->writer);
-  lap_write_end_object(&conversion->writer);
+lap_status lap_convert_string(const lap_conversion *c, const lap_json *object, const char *key,
+                              const lap_json **out) {
+  return lap_read_string(c->request, object, key, out, c->error);
 }
 
-lap_status lap_convert_end(lap_conversion *conversion, lap_request *request, lap_error *error) {
-  lap_write_end_array(&conversion->writer);
-  lap_write_end_object(&conversion->writer);
-  lap_write_end(&conversion->writer);
-  if (conversion->text.failed) return lap_fail(error, LAP_ERROR_MEMORY, "out of memory for the conversation");
-  lap_status status =
-      lap_json_parse(conversion->text.data, conversion->text.length, "request", &request->converted, error);
+lap_status lap_convert_tool(lap_conversion *c, const lap_json *name, const lap_json *description,
+                            const lap_json *parameters) {
+  if (name->length == 0 || strlen(name->string) != name->length)
+    return lap_convert_fail(c, name, "is no name");
+  if (description && description->type != LAP_JSON_STRING && description->type != LAP_JSON_NULL)
+    return lap_convert_fail(c, description, "must be a string");
+  lap_write_object(&c->writer, NULL);
+  lap_write_string(&c->writer, "type", "function");
+  lap_write_object(&c->writer, "function");
+  lap_write_value(&c->writer, "name", name);
+  if (description) lap_write_value(&c->writer, "description", description);
+  if (parameters) lap_write_value(&c->writer, "parameters", parameters);
+  lap_write_end_object(&c->writer);
+  lap_write_end_object(&c->writer);
+  return LAP_OK;
+}
+
+static lap_status add_tools(lap_conversion *c,
+                            lap_status (*add_tool)(lap_conversion *conversion, const lap_json *tool)) {
+  const lap_json *tools = lap_body_get(c->request, "tools");
+  if (!tools) return LAP_OK;
+  if (tools->type != LAP_JSON_ARRAY) return lap_convert_fail(c, tools, "must be a list");
+  lap_status status = LAP_OK;
+  for (const lap_json *tool = tools->child; tool && status == LAP_OK; tool = tool->next)
+    status = add_tool(c, tool);
+  return status;
+}
+
+/* The document, printed, becomes the request's conversation. */
+static lap_status take_document(lap_conversion *c) {
+  lap_request *request = c->request;
+  if (c->text.failed) return lap_fail(c->error, LAP_ERROR_MEMORY, "out of memory for the conversation");
+  lap_status status = lap_json_parse(c->text.data, c->text.length, "request", &request->converted, c->error);
   if (status != LAP_OK) return status;
   const lap_json *root = lap_json_root(request->converted);
   request->chat = true;
   request->conversation.document = request->converted;
   request->conversation.messages = lap_json_get(request->converted, root, "messages");
-  return lap_read_tools(request, request->converted, lap_json_get(request->converted, root, "tools"), error);
+  return lap_read_tools(request, request->converted, lap_json_get(request->converted, root, "tools"),
+                        c->error);
 }
 
-void lap_convert_drop(lap_conversion *conversion) {
-  lap_write_end(&conversion->writer);
-  lap_text_free(&conversion->text);
-  lap_text_free(&conversion->said);
-  lap_text_free(&conversion->thoughts);
-  lap_text_free(&conversion->calls);
+lap_status lap_convert_request(lap_request *request, lap_status (*add_messages)(lap_conversion *conversion),
+                               lap_status (*add_tool)(lap_conversion *conversion, const lap_json *tool),
+                               lap_error *error) {
+  lap_conversion c = {.request = request, .error = error};
+  lap_write_begin(&c.writer, &c.text);
+  lap_write_object(&c.writer, NULL);
+  lap_write_array(&c.writer, "messages");
+  lap_status status = add_messages(&c);
+  if (status == LAP_OK) {
+    close_message(&c);
+    lap_write_end_array(&c.writer);
+    lap_write_array(&c.writer, "tools");
+    status = add_tools(&c, add_tool);
+  }
+  if (status == LAP_OK) {
+    lap_write_end_array(&c.writer);
+    lap_write_end_object(&c.writer);
+  }
+  lap_write_end(&c.writer);
+  if (status == LAP_OK) status = take_document(&c);
+  lap_text_free(&c.text);
+  lap_text_free(&c.said);
+  lap_text_free(&c.thoughts);
+  lap_text_free(&c.calls);
+  return status;
 }

@@ -9,6 +9,8 @@
 /* A document {messages: [...], tools: [...]} being written. An assistant's message is kept open, since what
  * other APIs say in several items (text, thoughts, calls) is one message here. */
 typedef struct lap_conversion {
+  lap_request *request; /* whose body is read */
+  lap_error *error;     /* what went wrong there */
   lap_text text;
   lap_json_writer writer;
   lap_text said, thoughts, calls; /* of the open message */
@@ -16,7 +18,17 @@ typedef struct lap_conversion {
   bool open;
 } lap_conversion;
 
-void lap_convert_begin(lap_conversion *conversion);
+/* Makes the conversation of request->body: `add_messages` adds all messages, `add_tool` each of the list
+ * `tools`. Errors: theirs; FORMAT (also: nested too deep), MEMORY. */
+lap_status lap_convert_request(lap_request *request, lap_status (*add_messages)(lap_conversion *conversion),
+                               lap_status (*add_tool)(lap_conversion *conversion, const lap_json *tool),
+                               lap_error *error);
+
+/* What is wrong with a value of the body: FORMAT. */
+lap_status lap_convert_fail(const lap_conversion *conversion, const lap_json *value, const char *what);
+/* lap_read_string, of the body. */
+lap_status lap_convert_string(const lap_conversion *conversion, const lap_json *object, const char *key,
+                              const lap_json **out);
 
 /* A message of a role other than the assistant's. */
 void lap_convert_message(lap_conversion *conversion, const char *role, const char *text, size_t length);
@@ -31,13 +43,8 @@ void lap_convert_call(lap_conversion *conversion, const lap_json *id, const lap_
 /* What a tool answered. */
 void lap_convert_result(lap_conversion *conversion, const lap_json *id, const char *text, size_t length);
 
-/* Tools come behind all messages, between these two. */
-void lap_convert_tools(lap_conversion *conversion);
-void lap_convert_tool(lap_conversion *conversion, const lap_json *name, const lap_json *description,
-                      const lap_json *parameters);
-
-/* Ends the document and makes it the request's conversation. Errors: MEMORY; FORMAT (nested too deep). */
-lap_status lap_convert_end(lap_conversion *conversion, lap_request *request, lap_error *error);
-void lap_convert_drop(lap_conversion *conversion);
+/* A tool of the client's. Errors: FORMAT: the name is none, the description no string. */
+lap_status lap_convert_tool(lap_conversion *conversion, const lap_json *name, const lap_json *description,
+                            const lap_json *parameters);
 
 #endif

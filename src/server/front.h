@@ -42,6 +42,12 @@ void lap_event_end(lap_answer *answer, lap_json_writer *writer);
 /* {"error": {message, type, param, code}}, as a body and as an event. */
 void lap_openai_refuse(lap_text *out, const lap_failure *failure);
 void lap_openai_broken(lap_answer *answer, const lap_failure *failure);
+/* Begins an object of chat and raw completions, whole or a chunk: id (after `prefix`), object, created,
+ * model. */
+void lap_openai_write_head(lap_json_writer *writer, const lap_answer *answer, const char *prefix,
+                           const char *object);
+/* Ends a stream of theirs: usage and timings, if they were asked for, and the mark. */
+void lap_openai_end(lap_answer *answer, const char *prefix, const char *object);
 /* usage, a member, and finish_reason, of chat and raw completions. */
 void lap_openai_write_usage(lap_json_writer *writer, const lap_answer *answer);
 const char *lap_openai_ending(lap_ending ending);

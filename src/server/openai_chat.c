@@ -1,4 +1,5 @@
 /* openai_chat.c: /v1/chat/completions, and what OpenAI's APIs share. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -99,6 +100,33 @@ void lap_openai_write_usage(lap_json_writer *writer, const lap_answer *answer) {
   lap_write_integer(writer, "reasoning_tokens", usage->thought_tokens);
   lap_write_end_object(writer);
   lap_write_end_object(writer);
+}
+
+void lap_openai_write_head(lap_json_writer *writer, const lap_answer *answer, const char *prefix,
+                           const char *object) {
+  char id[LAP_ID_BYTES + 16];
+  snprintf(id, sizeof id, "%s%s", prefix, answer->id);
+  lap_write_object(writer, NULL);
+  lap_write_string(writer, "id", id);
+  lap_write_string(writer, "object", object);
+  lap_write_integer(writer, "created", answer->created);
+  lap_write_string(writer, "model", answer->served->name);
+}
+
+void lap_openai_end(lap_answer *answer, const char *prefix, const char *object) {
+  static const char done[] = "data: [DONE]\n\n";
+  lap_json_writer writer;
+  if (answer->request.include_usage) {
+    lap_event_begin(answer, NULL, &writer);
+    lap_openai_write_head(&writer, answer, prefix, object);
+    lap_write_array(&writer, "choices");
+    lap_write_end_array(&writer);
+    lap_openai_write_usage(&writer, answer);
+    lap_write_timings(&writer, answer);
+    lap_write_end_object(&writer);
+    lap_event_end(answer, &writer);
+  }
+  lap_text_append(&answer->out, done, sizeof done - 1);
 }
 
 const char *lap_openai_ending(lap_ending ending) {
@@ -239,15 +267,6 @@ static lap_status read(lap_request *request, lap_error *error) {
 
 /* ---- the whole answer ------------------------------------------------------------------------ */
 
-static void write_head(lap_json_writer *writer, const lap_answer *answer, const char *object) {
-  char id[LAP_ID_BYTES + 16] = "chatcmpl-";
-  lap_write_object(writer, NULL);
-  lap_write_string(writer, "id", strcat(id, answer->id));
-  lap_write_string(writer, "object", object);
-  lap_write_integer(writer, "created", answer->created);
-  lap_write_string(writer, "model", answer->served->name);
-}
-
 static void write_call(lap_json_writer *writer, const lap_part *part, bool indexed) {
   char id[LAP_ID_BYTES + 8] = "call_";
   lap_write_object(writer, NULL);
@@ -316,7 +335,7 @@ static void write_logprobs(lap_json_writer *writer, const lap_answer *answer, co
 static void whole(const lap_answer *answer, lap_text *out) {
   lap_json_writer writer;
   lap_write_begin(&writer, out);
-  write_head(&writer, answer, "chat.completion");
+  lap_openai_write_head(&writer, answer, "chatcmpl-", "chat.completion");
   lap_write_array(&writer, "choices");
   for (int i = 0; i < answer->choices; i++) {
     const lap_choice *choice = &answer->choice[i];
@@ -338,7 +357,7 @@ static void whole(const lap_answer *answer, lap_text *out) {
 
 static void begin_chunk(lap_answer *answer, lap_json_writer *writer, const lap_choice *choice) {
   lap_event_begin(answer, NULL, writer);
-  write_head(writer, answer, "chat.completion.chunk");
+  lap_openai_write_head(writer, answer, "chatcmpl-", "chat.completion.chunk");
   lap_write_array(writer, "choices");
   lap_write_object(writer, NULL);
   lap_write_integer(writer, "index", choice->index);
@@ -391,19 +410,7 @@ static void finished(lap_answer *answer, lap_choice *choice) {
 }
 
 static void end(lap_answer *answer) {
-  static const char done[] = "data: [DONE]\n\n";
-  lap_json_writer writer;
-  if (answer->request.include_usage) {
-    lap_event_begin(answer, NULL, &writer);
-    write_head(&writer, answer, "chat.completion.chunk");
-    lap_write_array(&writer, "choices");
-    lap_write_end_array(&writer);
-    lap_openai_write_usage(&writer, answer);
-    lap_write_timings(&writer, answer);
-    lap_write_end_object(&writer);
-    lap_event_end(answer, &writer);
-  }
-  lap_text_append(&answer->out, done, sizeof done - 1);
+  lap_openai_end(answer, "chatcmpl-", "chat.completion.chunk");
 }
 
 const lap_front lap_front_chat = {

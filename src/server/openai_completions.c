@@ -48,15 +48,6 @@ static lap_status read(lap_request *request, lap_error *error) {
 
 /* ---- printing -------------------------------------------------------------------------------- */
 
-static void write_head(lap_json_writer *writer, const lap_answer *answer) {
-  char id[LAP_ID_BYTES + 8] = "cmpl-";
-  lap_write_object(writer, NULL);
-  lap_write_string(writer, "id", strcat(id, answer->id));
-  lap_write_string(writer, "object", "text_completion");
-  lap_write_integer(writer, "created", answer->created);
-  lap_write_string(writer, "model", answer->served->name);
-}
-
 static const char *repeated_text(const lap_answer *answer, const lap_choice *choice) {
   const char *text = answer->request.prompt[choice->index / answer->request.n].text;
   return text ? text : "";
@@ -132,7 +123,7 @@ static void write_whole_choice(lap_json_writer *writer, const lap_answer *answer
 static void whole(const lap_answer *answer, lap_text *out) {
   lap_json_writer writer;
   lap_write_begin(&writer, out);
-  write_head(&writer, answer);
+  lap_openai_write_head(&writer, answer, "cmpl-", "text_completion");
   lap_write_array(&writer, "choices");
   for (int i = 0; i < answer->choices; i++) write_whole_choice(&writer, answer, &answer->choice[i]);
   lap_write_end_array(&writer);
@@ -146,7 +137,7 @@ static void chunk(lap_answer *answer, const lap_choice *choice, const char *text
                   size_t notes, const char *reason) {
   lap_json_writer writer;
   lap_event_begin(answer, NULL, &writer);
-  write_head(&writer, answer);
+  lap_openai_write_head(&writer, answer, "cmpl-", "text_completion");
   lap_write_array(&writer, "choices");
   write_choice(&writer, answer, choice, text, length, first, notes, reason);
   lap_write_end_array(&writer);
@@ -173,19 +164,7 @@ static void finished(lap_answer *answer, lap_choice *choice) {
 }
 
 static void end(lap_answer *answer) {
-  static const char done[] = "data: [DONE]\n\n";
-  lap_json_writer writer;
-  if (answer->request.include_usage) {
-    lap_event_begin(answer, NULL, &writer);
-    write_head(&writer, answer);
-    lap_write_array(&writer, "choices");
-    lap_write_end_array(&writer);
-    lap_openai_write_usage(&writer, answer);
-    lap_write_timings(&writer, answer);
-    lap_write_end_object(&writer);
-    lap_event_end(answer, &writer);
-  }
-  lap_text_append(&answer->out, done, sizeof done - 1);
+  lap_openai_end(answer, "cmpl-", "text_completion");
 }
 
 const lap_front lap_front_completions = {

@@ -10,20 +10,6 @@
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-typedef struct reader {
-  lap_request *request;
-  lap_conversion conversion;
-  lap_error *error;
-} reader;
-
-static lap_status fail(const reader *r, const lap_json *value, const char *what) {
-  return lap_json_fail(r->request->body, value, r->error, "%s", what);
-}
-
-static lap_status string_in(const reader *r, const lap_json *object, const char *key, const lap_json **out) {
-  return lap_read_string(r->request, object, key, out, r->error);
-}
-
 static bool is_text_part(const lap_json *type) {
   static const char *const types[] = {"input_text", "output_text", "text", "reasoning_text", "summary_text"};
   for (size_t i = 0; i < sizeof types / sizeof *types; i++)
@@ -32,144 +18,121 @@ static bool is_text_part(const lap_json *type) {
 }
 
 /* A string, or a list of parts with texts, as one text. */
-static lap_status join_text(const reader *r, const lap_json *content, lap_text *out) {
+static lap_status join_text(const lap_conversion *c, const lap_json *content, lap_text *out) {
   if (!content || content->type == LAP_JSON_NULL) return LAP_OK;
   if (content->type == LAP_JSON_STRING) {
     lap_text_append(out, content->string, content->length);
     return LAP_OK;
   }
-  if (content->type != LAP_JSON_ARRAY) return fail(r, content, "must be a string or a list of parts");
+  if (content->type != LAP_JSON_ARRAY)
+    return lap_convert_fail(c, content, "must be a string or a list of parts");
   for (const lap_json *part = content->child; part; part = part->next) {
     const lap_json *type = NULL, *text = NULL;
-    if (part->type != LAP_JSON_OBJECT) return fail(r, part, "must be an object with a type");
-    lap_status status = string_in(r, part, "type", &type);
+    if (part->type != LAP_JSON_OBJECT) return lap_convert_fail(c, part, "must be an object with a type");
+    lap_status status = lap_convert_string(c, part, "type", &type);
     bool refusal = lap_json_is(type, "refusal");
     if (status == LAP_OK && !refusal && !is_text_part(type))
-      status = lap_json_fail(r->request->body, type, r->error,
+      status = lap_json_fail(c->request->body, type, c->error,
                              "parts of type %s are not supported, only text", type->string);
-    if (status == LAP_OK) status = string_in(r, part, refusal ? "refusal" : "text", &text);
+    if (status == LAP_OK) status = lap_convert_string(c, part, refusal ? "refusal" : "text", &text);
     if (status != LAP_OK) return status;
     lap_text_append(out, text->string, text->length);
   }
   return LAP_OK;
 }
 
-static lap_status add_message(reader *r, const lap_json *item) {
+static lap_status add_message(lap_conversion *c, const lap_json *item) {
   const lap_json *role = NULL;
   lap_text text = {0};
-  lap_status status = string_in(r, item, "role", &role);
+  lap_status status = lap_convert_string(c, item, "role", &role);
   if (status == LAP_OK && !lap_json_is(role, "user") && !lap_json_is(role, "assistant") &&
       !lap_json_is(role, "system") && !lap_json_is(role, "developer"))
-    status = fail(r, role, "must be user, assistant, system or developer");
-  if (status == LAP_OK) status = join_text(r, lap_json_get(r->request->body, item, "content"), &text);
-  if (text.failed) r->conversion.text.failed = true;
+    status = lap_convert_fail(c, role, "must be user, assistant, system or developer");
+  if (status == LAP_OK) status = join_text(c, lap_json_get(c->request->body, item, "content"), &text);
+  if (text.failed) c->text.failed = true;
   if (status == LAP_OK && lap_json_is(role, "assistant"))
-    lap_convert_said(&r->conversion, lap_text_data(&text), text.length);
+    lap_convert_said(c, lap_text_data(&text), text.length);
   else if (status == LAP_OK)
-    lap_convert_message(&r->conversion, role->string, lap_text_data(&text), text.length);
+    lap_convert_message(c, role->string, lap_text_data(&text), text.length);
   lap_text_free(&text);
   return status;
 }
 
-static lap_status add_call(reader *r, const lap_json *item) {
+static lap_status add_call(lap_conversion *c, const lap_json *item) {
   const lap_json *id = NULL, *name = NULL, *arguments = NULL;
-  lap_status status = string_in(r, item, "call_id", &id);
-  if (status == LAP_OK) status = string_in(r, item, "name", &name);
-  if (status == LAP_OK) status = string_in(r, item, "arguments", &arguments);
-  if (status == LAP_OK) lap_convert_call(&r->conversion, id, name, arguments);
+  lap_status status = lap_convert_string(c, item, "call_id", &id);
+  if (status == LAP_OK) status = lap_convert_string(c, item, "name", &name);
+  if (status == LAP_OK) status = lap_convert_string(c, item, "arguments", &arguments);
+  if (status == LAP_OK) lap_convert_call(c, id, name, arguments);
   return status;
 }
 
-static lap_status add_result(reader *r, const lap_json *item) {
+static lap_status add_result(lap_conversion *c, const lap_json *item) {
   const lap_json *id = NULL;
   lap_text text = {0};
-  lap_status status = string_in(r, item, "call_id", &id);
-  if (status == LAP_OK) status = join_text(r, lap_json_get(r->request->body, item, "output"), &text);
-  if (text.failed) r->conversion.text.failed = true;
-  if (status == LAP_OK) lap_convert_result(&r->conversion, id, lap_text_data(&text), text.length);
+  lap_status status = lap_convert_string(c, item, "call_id", &id);
+  if (status == LAP_OK) status = join_text(c, lap_json_get(c->request->body, item, "output"), &text);
+  if (text.failed) c->text.failed = true;
+  if (status == LAP_OK) lap_convert_result(c, id, lap_text_data(&text), text.length);
   lap_text_free(&text);
   return status;
 }
 
-static lap_status add_reasoning(reader *r, const lap_json *item) {
+static lap_status add_reasoning(lap_conversion *c, const lap_json *item) {
   lap_text text = {0};
-  const lap_json *content = lap_json_get(r->request->body, item, "content");
+  const lap_json *content = lap_json_get(c->request->body, item, "content");
   bool empty = !content || content->type == LAP_JSON_NULL || !content->child;
-  lap_status status = join_text(r, empty ? lap_json_get(r->request->body, item, "summary") : content, &text);
-  if (text.failed) r->conversion.text.failed = true;
-  if (status == LAP_OK && text.length) lap_convert_thought(&r->conversion, lap_text_data(&text), text.length);
+  lap_status status = join_text(c, empty ? lap_json_get(c->request->body, item, "summary") : content, &text);
+  if (text.failed) c->text.failed = true;
+  if (status == LAP_OK && text.length) lap_convert_thought(c, lap_text_data(&text), text.length);
   lap_text_free(&text);
   return status;
 }
 
-static lap_status add_item(reader *r, const lap_json *item) {
-  if (item->type != LAP_JSON_OBJECT) return fail(r, item, "must be an object");
-  const lap_json *type = lap_json_get(r->request->body, item, "type");
-  if (!type || lap_json_is(type, "message")) return add_message(r, item);
-  if (lap_json_is(type, "function_call")) return add_call(r, item);
-  if (lap_json_is(type, "function_call_output")) return add_result(r, item);
-  if (lap_json_is(type, "reasoning")) return add_reasoning(r, item);
-  if (type->type != LAP_JSON_STRING) return fail(r, type, "must be a string");
-  return lap_json_fail(r->request->body, type, r->error, "items of type %s are not supported", type->string);
+static lap_status add_item(lap_conversion *c, const lap_json *item) {
+  if (item->type != LAP_JSON_OBJECT) return lap_convert_fail(c, item, "must be an object");
+  const lap_json *type = lap_json_get(c->request->body, item, "type");
+  if (!type || lap_json_is(type, "message")) return add_message(c, item);
+  if (lap_json_is(type, "function_call")) return add_call(c, item);
+  if (lap_json_is(type, "function_call_output")) return add_result(c, item);
+  if (lap_json_is(type, "reasoning")) return add_reasoning(c, item);
+  if (type->type != LAP_JSON_STRING) return lap_convert_fail(c, type, "must be a string");
+  return lap_json_fail(c->request->body, type, c->error, "items of type %s are not supported", type->string);
 }
 
-static lap_status add_input(reader *r) {
-  const lap_json *instructions = lap_body_get(r->request, "instructions");
-  const lap_json *input = lap_body_get(r->request, "input");
-  if (instructions && instructions->type != LAP_JSON_STRING) return fail(r, instructions, "must be a string");
-  if (instructions) lap_convert_message(&r->conversion, "system", instructions->string, instructions->length);
-  if (!input) return lap_fail(r->error, LAP_ERROR_FORMAT, "request: input: is missing");
+static lap_status add_input(lap_conversion *c) {
+  const lap_json *instructions = lap_body_get(c->request, "instructions");
+  const lap_json *input = lap_body_get(c->request, "input");
+  if (instructions && instructions->type != LAP_JSON_STRING)
+    return lap_convert_fail(c, instructions, "must be a string");
+  if (instructions) lap_convert_message(c, "system", instructions->string, instructions->length);
+  if (!input) return lap_fail(c->error, LAP_ERROR_FORMAT, "request: input: is missing");
   if (input->type == LAP_JSON_STRING) {
-    lap_convert_message(&r->conversion, "user", input->string, input->length);
+    lap_convert_message(c, "user", input->string, input->length);
     return LAP_OK;
   }
-  if (input->type != LAP_JSON_ARRAY) return fail(r, input, "must be a string or a list of items");
-  if (!input->child) return fail(r, input, "holds no item");
+  if (input->type != LAP_JSON_ARRAY) return lap_convert_fail(c, input, "must be a string or a list of items");
+  if (!input->child) return lap_convert_fail(c, input, "holds no item");
   lap_status status = LAP_OK;
   for (const lap_json *item = input->child; item && status == LAP_OK; item = item->next)
-    status = add_item(r, item);
+    status = add_item(c, item);
   return status;
 }
 
-static lap_status add_tool(reader *r, const lap_json *tool) {
-  const lap_json_document *body = r->request->body;
+static lap_status add_tool(lap_conversion *c, const lap_json *tool) {
+  const lap_json_document *body = c->request->body;
   const lap_json *type = NULL, *name = NULL;
-  if (tool->type != LAP_JSON_OBJECT) return fail(r, tool, "must be an object");
-  lap_status status = string_in(r, tool, "type", &type);
+  if (tool->type != LAP_JSON_OBJECT) return lap_convert_fail(c, tool, "must be an object");
+  lap_status status = lap_convert_string(c, tool, "type", &type);
   if (status == LAP_OK && !lap_json_is(type, "function"))
-    return fail(r, type, "only tools of type function are offered here");
-  if (status == LAP_OK) status = string_in(r, tool, "name", &name);
+    return lap_convert_fail(c, type, "only tools of type function are offered here");
+  if (status == LAP_OK) status = lap_convert_string(c, tool, "name", &name);
   if (status != LAP_OK) return status;
-  if (name->length == 0 || strlen(name->string) != name->length) return fail(r, name, "is no name");
   const lap_json *parameters = lap_json_get(body, tool, "parameters");
   if (parameters && parameters->type != LAP_JSON_OBJECT && parameters->type != LAP_JSON_NULL)
-    return fail(r, parameters, "must be an object");
+    return lap_convert_fail(c, parameters, "must be an object");
   const lap_json *description = lap_json_get(body, tool, "description");
-  if (description && description->type != LAP_JSON_STRING && description->type != LAP_JSON_NULL)
-    return fail(r, description, "must be a string");
-  lap_convert_tool(&r->conversion, name, description, parameters);
-  return LAP_OK;
-}
-
-static lap_status add_tools(reader *r) {
-  const lap_json *tools = lap_body_get(r->request, "tools");
-  lap_convert_tools(&r->conversion);
-  if (!tools) return LAP_OK;
-  if (tools->type != LAP_JSON_ARRAY) return fail(r, tools, "must be a list");
-  lap_status status = LAP_OK;
-  for (const lap_json *tool = tools->child; tool && status == LAP_OK; tool = tool->next)
-    status = add_tool(r, tool);
-  return status;
-}
-
-static lap_status read_conversation(lap_request *request, lap_error *error) {
-  reader r = {.request = request, .error = error};
-  lap_convert_begin(&r.conversion);
-  lap_status status = add_input(&r);
-  if (status == LAP_OK) status = add_tools(&r);
-  if (status == LAP_OK) status = lap_convert_end(&r.conversion, request, error);
-  lap_convert_drop(&r.conversion);
-  return status;
+  return lap_convert_tool(c, name, description, parameters);
 }
 
 static lap_status read_tool_choice(lap_request *request, lap_error *error) {
@@ -283,7 +246,7 @@ static lap_status read(lap_request *request, lap_error *error) {
   static const char *const limits[] = {"max_output_tokens", "max_tokens", NULL};
   const lap_json *root = lap_json_root(request->body);
   lap_status status = check_unsupported(request, error);
-  if (status == LAP_OK) status = read_conversation(request, error);
+  if (status == LAP_OK) status = lap_convert_request(request, add_input, add_tool, error);
   if (status == LAP_OK) status = lap_json_get_bool(request->body, root, "stream", &request->stream, error);
   if (status == LAP_OK) status = lap_read_max_tokens(request, limits, error);
   if (status == LAP_OK) status = lap_read_stops(request, "stop", error);

@@ -26,18 +26,13 @@ static char *name_of(const char *directory) {
   return strndup(directory + begin, end - begin);
 }
 
-static const char *kv_word(const lap_model *model) {
-  static const char *const words[] = {"config", "plain", "8", "4"};
-  return words[model->plan->kv_mode];
-}
-
 lap_status lap_served_open(lap_model *model, const char *directory, const char *name, lap_path path,
                            lap_served *out, lap_error *error) {
   bool cut = path != LAP_PATH_MONOLITH && lap_model_cut(model).available;
   *out = (lap_served){.model = model,
                       .sampling = lap_model_sampling(model),
                       .context = lap_model_context(model),
-                      .kv = kv_word(model),
+                      .kv = lap_kv_words[model->plan->kv_mode],
                       .path = cut ? "cut" : "monolith",
                       .created = (int64_t)time(NULL)};
   out->name = name ? strdup(name) : name_of(directory);
