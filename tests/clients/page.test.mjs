@@ -183,7 +183,7 @@ describe('the page', () => {
     await page.getByRole('button', { name: 'Edit message' }).first().click();
     await page.locator('.editor textarea').fill('What is 74 - 8?');
     await page.keyboard.press('Enter');
-    await lastAnswer().getByText('66').waitFor();
+    await lastAnswer().getByText('66', { exact: true }).waitFor();
     await finished();
     assert.equal(await page.locator('.message').count(), 2, 'what followed is gone');
     await page.getByRole('button', { name: 'Undo' }).click();
@@ -333,7 +333,7 @@ describe('the page', () => {
     await lastAnswer().getByText('The connection ended before the answer did.').waitFor();
     await page.unroute('**/v1/chat/completions');
     await page.getByRole('button', { name: 'Try again' }).click();
-    await lastAnswer().getByText('42').waitFor();
+    await lastAnswer().getByText('42', { exact: true }).waitFor();
     await finished();
     assert.equal(await page.locator('.message').count(), 2);
   });
