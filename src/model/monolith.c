@@ -4,7 +4,7 @@
  * Read `forward` from the bottom: embed, then the layers, then the head. A layer is attention,
  * feed-forward and, in the E models, the per-layer input, each of the form
  *     stream = stream + norm(block(norm(stream))).
- * Formulas are those of facts/gemma4.md section 3; the order of every sum is in docs/numerics.md. The steps
+ * Formulas are those of docs/gemma4.md section 3; the order of every sum is in docs/numerics.md. The steps
  * are those of src/pass, called here with values read from the plan.
  *
  * Rows that nobody asked logits of are needed only until the last donor layer has stored their K and

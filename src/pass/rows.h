@@ -1,7 +1,7 @@
 /* rows.h: what a pass does row by row: norms, rotations, writing keys and values, per-layer inputs.
  *
  * Bodies for one row; widths and the like are parameters that become constants in generated code.
- * Formulas are those of facts/gemma4.md section 3. */
+ * Formulas are those of docs/gemma4.md section 3. */
 #ifndef LAP_PASS_ROWS_H
 #define LAP_PASS_ROWS_H
 

@@ -1,6 +1,6 @@
 /* output.h: what the model says, divided into content, thoughts and tool calls while it comes.
  *
- * An answer in Gemma 4's format (facts/gemma4.md 6, 6.1) is content, in between
+ * An answer in Gemma 4's format (docs/gemma4.md 6, 6.1) is content, in between
  *   <|channel>thought\n ... \n<channel|>              a thought
  *   <|tool_call>call:NAME{...}<tool_call|>            a call
  * and ends with <turn|>, or with <|tool_response> where a tool is to speak. Markers are recognised by their

@@ -6,7 +6,7 @@
  * Characters without a token become their byte tokens, or unk where those are missing. Decoding: U+2581
  * becomes a space, byte tokens become bytes, nothing is stripped.
  *
- * Source of the rules: facts/gemma4.md section 5 and the published behaviour of the tokenizers
+ * Source of the rules: docs/gemma4.md section 5 and the published behaviour of the tokenizers
  * library for this file format. The object is read-only after loading and may be shared. */
 #ifndef LAP_TEXT_TOKENIZER_H
 #define LAP_TEXT_TOKENIZER_H

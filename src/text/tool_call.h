@@ -1,6 +1,6 @@
 /* tool_call.h: a call as the model writes it, `call:NAME{KEY:VALUE,...}`, to a name and JSON.
  *
- * Read strictly where the form is that of the published templates (facts/gemma4.md 6, 6.1): keys bare,
+ * Read strictly where the form is that of the published templates (docs/gemma4.md 6, 6.1): keys bare,
  * strings between two <|"|> and taken literally, true, false, null, numbers, [..], {..}. Read leniently where
  * models are known to deviate and one meaning is left: key=value; keys or strings in "..." or '...' (with
  * JSON's escapes) or `...` (literally); unquoted words ({city:Paris}: a string); a comma before the closing

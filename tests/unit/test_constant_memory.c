@@ -1,5 +1,5 @@
-/* Memory does not grow with the number of requests (facts/probes.md, J): a thousand of them, in a session
- * each, and in one session that is taken back each time. */
+/* Memory does not grow with the number of requests: a thousand of them, in a session each, and in one session
+ * that is taken back each time. */
 #include <unistd.h>
 
 #include "lapidary.h"

@@ -18,7 +18,7 @@ enum {
   DECODED = 8
 };
 
-/* facts/gemma4.md, section 1.2. Arrays are by lap_attention. */
+/* docs/gemma4.md, section 1.2. Arrays are by lap_attention. */
 typedef struct structure {
   const char *name;
   int32_t hidden, layers, period, intermediate, sharer_width, heads, kv_heads[2], window, first_sharer,

@@ -84,7 +84,7 @@ static void pebbles_hidden_states_equal_the_reference(void **state) {
 
 static const char *const tasks[] = {"recall_short", "recall_long", "question", "sum", "tool"};
 /* The recorded answers were cut at 32 tokens. After a call to a tool the model hands over with
- * <|tool_response>, where an answer ends (facts/gemma4.md 6.1); the recording ran on and made the tool's
+ * <|tool_response>, where an answer ends (docs/gemma4.md 6.1); the recording ran on and made the tool's
  * answer up, digits that nothing in the prompt decides: they are not compared. */
 enum {
   TASKS = 5,

@@ -308,7 +308,7 @@ static void moe_tiny_is_as_the_goldens_say(void **state) {
   unload(&l);
 }
 
-/* ---- the published structures (facts, section 1.2) ---- */
+/* ---- the published structures (docs/gemma4.md, section 1.2) ---- */
 
 static void published_structures_have_their_donors_and_caches(void **state) {
   (void)state;
