@@ -189,13 +189,13 @@ static void define_embedding(generator *g) {
       &body,
       "  const lap_row *token = &s->pass->row[row];\n"
       "  float *h = lap_row_at(s, AT_HIDDEN, HIDDEN, row);\n"
-      "  lap_table_row(%d, %d, %s, HIDDEN, &s->pass->weights->embed, token->id, 0, HIDDEN, %af, h);\n",
+      "  lap_row_embed(%d, %d, %s, HIDDEN, &s->pass->memory.weights->embed, token, %af, h);\n",
       plan->embed.bits, plan->embed.bits ? plan->embed.group_size : 64, format_word(plan->embed.dtype),
       (double)plan->embed_scale);
   for (int i = 0; i < 2; i++) {
     const char *type = type_capitals((lap_attention)i);
     lap_text_add(&body,
-                 "  lap_rope_table(s->pass->rope_frequency[LAP_%s], PAIRS_%s, token->position,\n"
+                 "  lap_rope_table(s->pass->memory.rope_frequency[LAP_%s], PAIRS_%s, token->position,\n"
                  "                 lap_row_at(s, AT_COSINE_%s, PAIRS_%s, row), lap_row_at(s, AT_SINE_%s, "
                  "PAIRS_%s, row));\n",
                  type, type, type, type, type, type);
@@ -257,7 +257,7 @@ static const char *define_keys(generator *g, const lap_layer *layer) {
       "  lap_row_keys(%d, %d, PAIRS_%s, EPS, %d, %d, %d, lap_row_at(s, AT_KEY, %d, row), lap_row_at(s, "
       "AT_VALUE, %d, row),\n"
       "               s->w->vector[LAP_K_NORM], lap_row_at(s, AT_COSINE_%s, PAIRS_%s, row),\n"
-      "               lap_row_at(s, AT_SINE_%s, PAIRS_%s, row), lap_pass_kv(s->pass, token->segment, "
+      "               lap_row_at(s, AT_SINE_%s, PAIRS_%s, row), &lap_pass_kv(s->pass, token->segment, "
       "s->cache)->planes,\n"
       "               token->position);\n",
       layer->kv_heads, layer->head_dim, type, layer->k_eq_v, lap_cut_cache_bits(layer),
@@ -314,12 +314,12 @@ static const char *define_gate_per_layer(generator *g) {
   lap_text body = {0};
   lap_text_add(
       &body,
-      "  const lap_weights *weights = s->pass->weights;\n"
+      "  const lap_weights *weights = s->pass->memory.weights;\n"
       "  const lap_input input = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);\n"
       "  float table[PER_LAYER], *pli = lap_row_at(s, AT_PLI, PER_LAYER, row), *gate = lap_row_at(s, "
       "AT_GATE, "
       "PER_LAYER, row);\n"
-      "  lap_table_row(%d, %d, %s, LAYERS * PER_LAYER, &weights->embed_per_layer, s->pass->row[row].id,\n"
+      "  lap_table_row(%d, %d, %s, LAYERS * PER_LAYER, &weights->embed_per_layer, s->pass->row[row].per_layer_id,\n"
       "                s->layer * PER_LAYER, PER_LAYER, %af, table);\n"
       "  lap_row_per_layer_input(PER_LAYER, EPS, %af, weights->per_layer_norm, table, pli);\n"
       "  LAP_ISA(lap_geglu)(gate, pli, PER_LAYER, gate);\n"
@@ -410,7 +410,7 @@ static void define_experts(generator *g) {
 /* ---- a kind of layer ---- */
 
 static void add_rows(lap_text *text, const char *indent, const char *task) {
-  lap_text_add(text, "%slap_run_rows(p, p->rows, %s, s);\n", indent, task);
+  lap_text_add(text, "%slap_run_rows(&p->team, p->rows, %s, s);\n", indent, task);
 }
 
 static const char *const linear_words[LAP_LAYER_LINEARS] = {
@@ -451,7 +451,7 @@ static void add_input_products(generator *g, lap_text *text, const lap_cut_kind 
               {keys && !layer->k_eq_v, LAP_V_PROJ, "AT_VALUE"},
               {queries, LAP_Q_PROJ, "AT_QUERY"}};
   int count = 0;
-  lap_text_add(text, "%slap_run_products(p, (const lap_product[]){\n", indent);
+  lap_text_add(text, "%slap_run_products(&p->team, (const lap_product[]){\n", indent);
   for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
     if (!list[i].wanted) continue;
     lap_text_add(text, "%s    ", indent);
@@ -671,7 +671,7 @@ static void add_drop_rows(const generator *g, lap_text *out) {
                "                           {lap_at(s, AT_SINE_FULL), PAIRS_FULL}%s};\n"
                "  lap_drop_unwanted_rows(s->pass, kept, %d);\n  place_inputs(s);\n%s}\n\n",
                pli ? ",\n                           {lap_at(s, AT_EMBEDDED), HIDDEN}" : "", pli ? 6 : 5,
-               pli ? "  lap_run_rows(s->pass, s->pass->rows, quantize_embedding, s);\n" : "");
+               pli ? "  lap_run_rows(&s->pass->team, s->pass->rows, quantize_embedding, s);\n" : "");
 }
 
 /* The memory of attention does not depend on the kind of cache: one shape for each type of layer is enough.
@@ -696,7 +696,7 @@ static void add_memory(generator *g, lap_text *out) {
       out,
       "  };\n"
       "  size_t used = (size_t)pass->capacity * ROW_BYTES;\n"
-      "  unsigned char *arena = pass->arena;\n"
+      "  unsigned char *arena = pass->memory.arena;\n"
       "  *s = (lap_step){.pass = pass};\n"
       "  used += lap_attend_place_memory(shapes, (int)(sizeof shapes / sizeof *shapes), pass, arena ? "
       "arena + used : NULL,\n"
@@ -714,7 +714,7 @@ static void add_memory(generator *g, lap_text *out) {
                "static size_t arena_bytes(const lap_pass *pass) {\n"
                "  lap_pass sized = *pass;\n"
                "  lap_step s;\n"
-               "  sized.arena = NULL;\n"
+               "  sized.memory.arena = NULL;\n"
                "  return place(&s, &sized);\n"
                "}\n\n");
 }
@@ -738,7 +738,7 @@ static void add_forward(generator *g, const char *const *names, lap_text *out) {
                "static void forward(lap_pass *p) {\n"
                "  lap_step s;\n"
                "  place(&s, p);\n"
-               "  lap_run_rows(p, p->rows, embed, &s);\n"
+               "  lap_run_rows(&p->team, p->rows, embed, &s);\n"
                "  lap_pass_show(p, \"embedding\", -1, lap_at(&s, AT_HIDDEN), HIDDEN);\n");
   for (int32_t i = 0; i < plan->layers; i++) {
     lap_text_add(out, "  %s(&s, %d, %d", names[g->layout.kind_of[i]], i, plan->layer[i].cache);
@@ -747,8 +747,9 @@ static void add_forward(generator *g, const char *const *names, lap_text *out) {
     if (i == g->layout.last) lap_text_add(out, "  if (p->rows == 0) return;\n");
   }
   lap_text_add(out,
-               "  lap_run_rows(p, p->rows, norm_final, &s);\n"
+               "  lap_run_rows(&p->team, p->rows, norm_final, &s);\n"
                "  lap_pass_show(p, \"final_norm\", %d, lap_at(&s, AT_NORMED), HIDDEN);\n"
+               "  lap_give_hidden(p, lap_at(&s, AT_NORMED), HIDDEN);\n"
                "  lap_run_head(p, multiply_head, VOCAB, HIDDEN, &s.normed);\n"
                "}\n\n",
                plan->layers);
@@ -867,7 +868,7 @@ static lap_status write_source(generator *g, const char *name, lap_text *out, la
     define_head(g);
     define_embedding(g);
     for (int k = 0; k < g->layout.kinds; k++) names[k] = define_kind(g, k);
-    define_norm(g, "norm_final", "s->pass->weights->final_norm", "NORMED_FORMS");
+    define_norm(g, "norm_final", "s->pass->memory.weights->final_norm", "NORMED_FORMS");
     assemble(g, name, fingerprint, names, out);
     status = lap_writer_status(&g->writer, error);
   }

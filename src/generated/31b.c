@@ -2,7 +2,7 @@
  *     lapidary cut 31b --emit FILE
  *
  * The forward pass of 31b: 60 layers, hidden 5376, vocabulary 262144, embedding 4g64.
- * Fingerprint 95c64543176dcbec; generator 2, pass interface 1, kernel contract 1.
+ * Fingerprint 116af43ed1479e3c; generator 2, pass interface 2, kernel contract 1.
  *
  * Read `forward` at the end first. A kind of layer is named by what it is: it computes its own
  * keys and values (donor) or reads those of another layer (sharer); its attention (sliding, full);
@@ -85,10 +85,10 @@ static void embed(void *context, int row) {
   const lap_step *s = context;
   const lap_row *token = &s->pass->row[row];
   float *h = lap_row_at(s, AT_HIDDEN, HIDDEN, row);
-  lap_table_row(4, 64, LAP_FORMAT_BF16, HIDDEN, &s->pass->weights->embed, token->id, 0, HIDDEN, 0x1.2548ecp+6f, h);
-  lap_rope_table(s->pass->rope_frequency[LAP_SLIDING], PAIRS_SLIDING, token->position,
+  lap_row_embed(4, 64, LAP_FORMAT_BF16, HIDDEN, &s->pass->memory.weights->embed, token, 0x1.2548ecp+6f, h);
+  lap_rope_table(s->pass->memory.rope_frequency[LAP_SLIDING], PAIRS_SLIDING, token->position,
                  lap_row_at(s, AT_COSINE_SLIDING, PAIRS_SLIDING, row), lap_row_at(s, AT_SINE_SLIDING, PAIRS_SLIDING, row));
-  lap_rope_table(s->pass->rope_frequency[LAP_FULL], PAIRS_FULL, token->position,
+  lap_rope_table(s->pass->memory.rope_frequency[LAP_FULL], PAIRS_FULL, token->position,
                  lap_row_at(s, AT_COSINE_FULL, PAIRS_FULL, row), lap_row_at(s, AT_SINE_FULL, PAIRS_FULL, row));
 }
 
@@ -103,7 +103,7 @@ static void keys_sliding_g64b4(void *context, int row) {
   const lap_row *token = &s->pass->row[row];
   lap_row_keys(16, 256, PAIRS_SLIDING, EPS, 0, 4, 64, lap_row_at(s, AT_KEY, 4096, row), lap_row_at(s, AT_VALUE, 4096, row),
                s->w->vector[LAP_K_NORM], lap_row_at(s, AT_COSINE_SLIDING, PAIRS_SLIDING, row),
-               lap_row_at(s, AT_SINE_SLIDING, PAIRS_SLIDING, row), lap_pass_kv(s->pass, token->segment, s->cache)->planes,
+               lap_row_at(s, AT_SINE_SLIDING, PAIRS_SLIDING, row), &lap_pass_kv(s->pass, token->segment, s->cache)->planes,
                token->position);
 }
 
@@ -139,7 +139,7 @@ static void keys_full_g64b8_k_is_v(void *context, int row) {
   const lap_row *token = &s->pass->row[row];
   lap_row_keys(4, 512, PAIRS_FULL, EPS, 1, 8, 64, lap_row_at(s, AT_KEY, 2048, row), lap_row_at(s, AT_VALUE, 2048, row),
                s->w->vector[LAP_K_NORM], lap_row_at(s, AT_COSINE_FULL, PAIRS_FULL, row),
-               lap_row_at(s, AT_SINE_FULL, PAIRS_FULL, row), lap_pass_kv(s->pass, token->segment, s->cache)->planes,
+               lap_row_at(s, AT_SINE_FULL, PAIRS_FULL, row), &lap_pass_kv(s->pass, token->segment, s->cache)->planes,
                token->position);
 }
 
@@ -157,7 +157,7 @@ static void quantize_attention_16384(void *context, int row) {
 
 static void norm_final(void *context, int row) {
   const lap_step *s = context;
-  lap_row_norm(HIDDEN, EPS, NORMED_FORMS, lap_row_at(s, AT_HIDDEN, HIDDEN, row), s->pass->weights->final_norm,
+  lap_row_norm(HIDDEN, EPS, NORMED_FORMS, lap_row_at(s, AT_HIDDEN, HIDDEN, row), s->pass->memory.weights->final_norm,
                lap_row_at(s, AT_NORMED, HIDDEN, row), &s->normed, row);
 }
 
@@ -221,26 +221,26 @@ static void donor_sliding_g64b4_v_scalar(lap_step *s, int layer, int cache) {
   lap_input wide;
   lap_step_begin(s, layer, cache);
   /* k, v, q = W norm(h) */
-  lap_run_rows(p, p->rows, norm_input, s);
-  lap_run_products(p, (const lap_product[]){
+  lap_run_rows(&p->team, p->rows, norm_input, s);
+  lap_run_products(&p->team, (const lap_product[]){
       lap_step_linear(s, multiply_4g64_5376, LAP_K_PROJ, 4096, 5376, &s->normed, AT_KEY),
       lap_step_linear(s, multiply_4g64_5376, LAP_V_PROJ, 4096, 5376, &s->normed, AT_VALUE),
       lap_step_linear(s, multiply_4g64_5376, LAP_Q_PROJ, 8192, 5376, &s->normed, AT_QUERY),
   }, 3);
   /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
-  lap_run_rows(p, p->rows, keys_sliding_g64b4, s);
-  lap_run_rows(p, p->rows, queries_sliding, s);
+  lap_run_rows(&p->team, p->rows, keys_sliding_g64b4, s);
+  lap_run_rows(&p->team, p->rows, queries_sliding, s);
   attend_sliding_g64b4(s);
   /* h = h + norm(W attention) */
-  lap_run_rows(p, p->rows, quantize_attention_8192, s);
+  lap_run_rows(&p->team, p->rows, quantize_attention_8192, s);
   wide = lap_input_at(s, 8192, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   lap_step_run(s, multiply_4g64_8192, LAP_O_PROJ, 5376, 8192, &wide, AT_OUTPUT);
-  lap_run_rows(p, p->rows, add_attention, s);
+  lap_run_rows(&p->team, p->rows, add_attention, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
   wide = lap_input_at(s, 21504, MLP_FORMS, AT_GATE, AT_GATE_FORMS);
   lap_step_gate_up(s, gate_up_4g64_5376, 21504, HIDDEN, &wide, 0);
   lap_step_run(s, multiply_4g64_21504, LAP_DOWN_PROJ, 5376, 21504, &wide, AT_OUTPUT);
-  lap_run_rows(p, p->rows, add_feed_forward_scaled, s);
+  lap_run_rows(&p->team, p->rows, add_feed_forward_scaled, s);
   lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
 }
 
@@ -250,25 +250,25 @@ static void donor_full_g64b8_k_is_v_scalar(lap_step *s, int layer, int cache) {
   lap_input wide;
   lap_step_begin(s, layer, cache);
   /* k (v is the same), q = W norm(h) */
-  lap_run_rows(p, p->rows, norm_input, s);
-  lap_run_products(p, (const lap_product[]){
+  lap_run_rows(&p->team, p->rows, norm_input, s);
+  lap_run_products(&p->team, (const lap_product[]){
       lap_step_linear(s, multiply_4g64_5376, LAP_K_PROJ, 2048, 5376, &s->normed, AT_KEY),
       lap_step_linear(s, multiply_4g64_5376, LAP_Q_PROJ, 16384, 5376, &s->normed, AT_QUERY),
   }, 2);
   /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
-  lap_run_rows(p, p->rows, keys_full_g64b8_k_is_v, s);
-  lap_run_rows(p, p->rows, queries_full, s);
+  lap_run_rows(&p->team, p->rows, keys_full_g64b8_k_is_v, s);
+  lap_run_rows(&p->team, p->rows, queries_full, s);
   attend_full_g64b8(s);
   /* h = h + norm(W attention) */
-  lap_run_rows(p, p->rows, quantize_attention_16384, s);
+  lap_run_rows(&p->team, p->rows, quantize_attention_16384, s);
   wide = lap_input_at(s, 16384, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   lap_step_run(s, multiply_4g64_16384, LAP_O_PROJ, 5376, 16384, &wide, AT_OUTPUT);
-  lap_run_rows(p, p->rows, add_attention, s);
+  lap_run_rows(&p->team, p->rows, add_attention, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
   wide = lap_input_at(s, 21504, MLP_FORMS, AT_GATE, AT_GATE_FORMS);
   lap_step_gate_up(s, gate_up_4g64_5376, 21504, HIDDEN, &wide, 0);
   lap_step_run(s, multiply_4g64_21504, LAP_DOWN_PROJ, 5376, 21504, &wide, AT_OUTPUT);
-  lap_run_rows(p, p->rows, add_feed_forward_scaled, s);
+  lap_run_rows(&p->team, p->rows, add_feed_forward_scaled, s);
   lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
 }
 
@@ -278,38 +278,38 @@ static void donor_full_g64b8_k_is_v_scalar_last(lap_step *s, int layer, int cach
   lap_input wide;
   lap_step_begin(s, layer, cache);
   /* k (v is the same), q = W norm(h) */
-  lap_run_rows(p, p->rows, norm_input, s);
+  lap_run_rows(&p->team, p->rows, norm_input, s);
   if (lap_has_unwanted_rows(p)) {
     /* All later layers read what is stored now: rows that nobody wants logits of end here. */
-    lap_run_products(p, (const lap_product[]){
+    lap_run_products(&p->team, (const lap_product[]){
         lap_step_linear(s, multiply_4g64_5376, LAP_K_PROJ, 2048, 5376, &s->normed, AT_KEY),
     }, 1);
-    lap_run_rows(p, p->rows, keys_full_g64b8_k_is_v, s);
+    lap_run_rows(&p->team, p->rows, keys_full_g64b8_k_is_v, s);
     drop_rows(s);
     if (p->rows == 0) return;
-    lap_run_rows(p, p->rows, norm_input, s);
-    lap_run_products(p, (const lap_product[]){
+    lap_run_rows(&p->team, p->rows, norm_input, s);
+    lap_run_products(&p->team, (const lap_product[]){
         lap_step_linear(s, multiply_4g64_5376, LAP_Q_PROJ, 16384, 5376, &s->normed, AT_QUERY),
     }, 1);
   } else {
-    lap_run_products(p, (const lap_product[]){
+    lap_run_products(&p->team, (const lap_product[]){
         lap_step_linear(s, multiply_4g64_5376, LAP_K_PROJ, 2048, 5376, &s->normed, AT_KEY),
         lap_step_linear(s, multiply_4g64_5376, LAP_Q_PROJ, 16384, 5376, &s->normed, AT_QUERY),
     }, 2);
-    lap_run_rows(p, p->rows, keys_full_g64b8_k_is_v, s);
+    lap_run_rows(&p->team, p->rows, keys_full_g64b8_k_is_v, s);
   }
-  lap_run_rows(p, p->rows, queries_full, s);
+  lap_run_rows(&p->team, p->rows, queries_full, s);
   attend_full_g64b8(s);
   /* h = h + norm(W attention) */
-  lap_run_rows(p, p->rows, quantize_attention_16384, s);
+  lap_run_rows(&p->team, p->rows, quantize_attention_16384, s);
   wide = lap_input_at(s, 16384, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   lap_step_run(s, multiply_4g64_16384, LAP_O_PROJ, 5376, 16384, &wide, AT_OUTPUT);
-  lap_run_rows(p, p->rows, add_attention, s);
+  lap_run_rows(&p->team, p->rows, add_attention, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
   wide = lap_input_at(s, 21504, MLP_FORMS, AT_GATE, AT_GATE_FORMS);
   lap_step_gate_up(s, gate_up_4g64_5376, 21504, HIDDEN, &wide, 0);
   lap_step_run(s, multiply_4g64_21504, LAP_DOWN_PROJ, 5376, 21504, &wide, AT_OUTPUT);
-  lap_run_rows(p, p->rows, add_feed_forward_scaled, s);
+  lap_run_rows(&p->team, p->rows, add_feed_forward_scaled, s);
   lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
 }
 
@@ -322,7 +322,7 @@ static size_t place(lap_step *s, lap_pass *pass) {
       full_g64b8(),
   };
   size_t used = (size_t)pass->capacity * ROW_BYTES;
-  unsigned char *arena = pass->arena;
+  unsigned char *arena = pass->memory.arena;
   *s = (lap_step){.pass = pass};
   used += lap_attend_place_memory(shapes, (int)(sizeof shapes / sizeof *shapes), pass, arena ? arena + used : NULL,
                                   &s->attention);
@@ -335,14 +335,14 @@ static size_t place(lap_step *s, lap_pass *pass) {
 static size_t arena_bytes(const lap_pass *pass) {
   lap_pass sized = *pass;
   lap_step s;
-  sized.arena = NULL;
+  sized.memory.arena = NULL;
   return place(&s, &sized);
 }
 
 static void forward(lap_pass *p) {
   lap_step s;
   place(&s, p);
-  lap_run_rows(p, p->rows, embed, &s);
+  lap_run_rows(&p->team, p->rows, embed, &s);
   lap_pass_show(p, "embedding", -1, lap_at(&s, AT_HIDDEN), HIDDEN);
   donor_sliding_g64b4_v_scalar(&s, 0, 0);
   donor_sliding_g64b4_v_scalar(&s, 1, 1);
@@ -405,8 +405,9 @@ static void forward(lap_pass *p) {
   donor_sliding_g64b4_v_scalar(&s, 58, 58);
   donor_full_g64b8_k_is_v_scalar_last(&s, 59, 59);
   if (p->rows == 0) return;
-  lap_run_rows(p, p->rows, norm_final, &s);
+  lap_run_rows(&p->team, p->rows, norm_final, &s);
   lap_pass_show(p, "final_norm", 60, lap_at(&s, AT_NORMED), HIDDEN);
+  lap_give_hidden(p, lap_at(&s, AT_NORMED), HIDDEN);
   lap_run_head(p, multiply_head, VOCAB, HIDDEN, &s.normed);
 }
 
@@ -473,11 +474,11 @@ static const lap_cut_cache caches[] = {
     {.kv_heads = 4, .head_dim = 512, .window = 0, .bits = 8, .group_size = 64},
 };
 
-extern LAP_CUT_EXPORT const lap_cut LAP_ISA(lap_cut_95c64543176dcbec);
-const lap_cut LAP_ISA(lap_cut_95c64543176dcbec) = {
+extern LAP_CUT_EXPORT const lap_cut LAP_ISA(lap_cut_116af43ed1479e3c);
+const lap_cut LAP_ISA(lap_cut_116af43ed1479e3c) = {
     .abi = LAP_PASS_ABI,
     .contract = LAP_KERNEL_CONTRACT,
-    .fingerprint = "95c64543176dcbec",
+    .fingerprint = "116af43ed1479e3c",
     .isa = LAP_ISA_NAME,
     .caches = 60,
     .cache = caches,

@@ -2,7 +2,7 @@
  *     lapidary cut pebble --emit FILE
  *
  * The forward pass of pebble: 12 layers, hidden 256, vocabulary 2048, embedding 8g64.
- * Fingerprint adc8f6288e0aae03; generator 2, pass interface 1, kernel contract 1.
+ * Fingerprint 6c9f597228e31b79; generator 2, pass interface 2, kernel contract 1.
  *
  * Read `forward` at the end first. A kind of layer is named by what it is: it computes its own
  * keys and values (donor) or reads those of another layer (sharer); its attention (sliding, full);
@@ -109,10 +109,10 @@ static void embed(void *context, int row) {
   const lap_step *s = context;
   const lap_row *token = &s->pass->row[row];
   float *h = lap_row_at(s, AT_HIDDEN, HIDDEN, row);
-  lap_table_row(8, 64, LAP_FORMAT_BF16, HIDDEN, &s->pass->weights->embed, token->id, 0, HIDDEN, 0x1p+4f, h);
-  lap_rope_table(s->pass->rope_frequency[LAP_SLIDING], PAIRS_SLIDING, token->position,
+  lap_row_embed(8, 64, LAP_FORMAT_BF16, HIDDEN, &s->pass->memory.weights->embed, token, 0x1p+4f, h);
+  lap_rope_table(s->pass->memory.rope_frequency[LAP_SLIDING], PAIRS_SLIDING, token->position,
                  lap_row_at(s, AT_COSINE_SLIDING, PAIRS_SLIDING, row), lap_row_at(s, AT_SINE_SLIDING, PAIRS_SLIDING, row));
-  lap_rope_table(s->pass->rope_frequency[LAP_FULL], PAIRS_FULL, token->position,
+  lap_rope_table(s->pass->memory.rope_frequency[LAP_FULL], PAIRS_FULL, token->position,
                  lap_row_at(s, AT_COSINE_FULL, PAIRS_FULL, row), lap_row_at(s, AT_SINE_FULL, PAIRS_FULL, row));
   memcpy(lap_row_at(s, AT_EMBEDDED, HIDDEN, row), h, HIDDEN * sizeof *h);
   quantize_embedding(context, row);
@@ -129,7 +129,7 @@ static void keys_sliding_g64b8(void *context, int row) {
   const lap_row *token = &s->pass->row[row];
   lap_row_keys(2, 64, PAIRS_SLIDING, EPS, 0, 8, 64, lap_row_at(s, AT_KEY, 128, row), lap_row_at(s, AT_VALUE, 128, row),
                s->w->vector[LAP_K_NORM], lap_row_at(s, AT_COSINE_SLIDING, PAIRS_SLIDING, row),
-               lap_row_at(s, AT_SINE_SLIDING, PAIRS_SLIDING, row), lap_pass_kv(s->pass, token->segment, s->cache)->planes,
+               lap_row_at(s, AT_SINE_SLIDING, PAIRS_SLIDING, row), &lap_pass_kv(s->pass, token->segment, s->cache)->planes,
                token->position);
 }
 
@@ -162,10 +162,10 @@ static void add_feed_forward(void *context, int row) {
 
 static void gate_per_layer_input(void *context, int row) {
   const lap_step *s = context;
-  const lap_weights *weights = s->pass->weights;
+  const lap_weights *weights = s->pass->memory.weights;
   const lap_input input = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
   float table[PER_LAYER], *pli = lap_row_at(s, AT_PLI, PER_LAYER, row), *gate = lap_row_at(s, AT_GATE, PER_LAYER, row);
-  lap_table_row(4, 64, LAP_FORMAT_BF16, LAYERS * PER_LAYER, &weights->embed_per_layer, s->pass->row[row].id,
+  lap_table_row(4, 64, LAP_FORMAT_BF16, LAYERS * PER_LAYER, &weights->embed_per_layer, s->pass->row[row].per_layer_id,
                 s->layer * PER_LAYER, PER_LAYER, 0x1p+3f, table);
   lap_row_per_layer_input(PER_LAYER, EPS, 0x1p-4f, weights->per_layer_norm, table, pli);
   LAP_ISA(lap_geglu)(gate, pli, PER_LAYER, gate);
@@ -184,7 +184,7 @@ static void keys_sliding_g64b4(void *context, int row) {
   const lap_row *token = &s->pass->row[row];
   lap_row_keys(2, 64, PAIRS_SLIDING, EPS, 0, 4, 64, lap_row_at(s, AT_KEY, 128, row), lap_row_at(s, AT_VALUE, 128, row),
                s->w->vector[LAP_K_NORM], lap_row_at(s, AT_COSINE_SLIDING, PAIRS_SLIDING, row),
-               lap_row_at(s, AT_SINE_SLIDING, PAIRS_SLIDING, row), lap_pass_kv(s->pass, token->segment, s->cache)->planes,
+               lap_row_at(s, AT_SINE_SLIDING, PAIRS_SLIDING, row), &lap_pass_kv(s->pass, token->segment, s->cache)->planes,
                token->position);
 }
 
@@ -193,7 +193,7 @@ static void keys_full_g64b8(void *context, int row) {
   const lap_row *token = &s->pass->row[row];
   lap_row_keys(2, 128, PAIRS_FULL, EPS, 0, 8, 64, lap_row_at(s, AT_KEY, 256, row), lap_row_at(s, AT_VALUE, 256, row),
                s->w->vector[LAP_K_NORM], lap_row_at(s, AT_COSINE_FULL, PAIRS_FULL, row),
-               lap_row_at(s, AT_SINE_FULL, PAIRS_FULL, row), lap_pass_kv(s->pass, token->segment, s->cache)->planes,
+               lap_row_at(s, AT_SINE_FULL, PAIRS_FULL, row), &lap_pass_kv(s->pass, token->segment, s->cache)->planes,
                token->position);
 }
 
@@ -214,13 +214,13 @@ static void keys_full_g64b4(void *context, int row) {
   const lap_row *token = &s->pass->row[row];
   lap_row_keys(2, 128, PAIRS_FULL, EPS, 0, 4, 64, lap_row_at(s, AT_KEY, 256, row), lap_row_at(s, AT_VALUE, 256, row),
                s->w->vector[LAP_K_NORM], lap_row_at(s, AT_COSINE_FULL, PAIRS_FULL, row),
-               lap_row_at(s, AT_SINE_FULL, PAIRS_FULL, row), lap_pass_kv(s->pass, token->segment, s->cache)->planes,
+               lap_row_at(s, AT_SINE_FULL, PAIRS_FULL, row), &lap_pass_kv(s->pass, token->segment, s->cache)->planes,
                token->position);
 }
 
 static void norm_final(void *context, int row) {
   const lap_step *s = context;
-  lap_row_norm(HIDDEN, EPS, NORMED_FORMS, lap_row_at(s, AT_HIDDEN, HIDDEN, row), s->pass->weights->final_norm,
+  lap_row_norm(HIDDEN, EPS, NORMED_FORMS, lap_row_at(s, AT_HIDDEN, HIDDEN, row), s->pass->memory.weights->final_norm,
                lap_row_at(s, AT_NORMED, HIDDEN, row), &s->normed, row);
 }
 
@@ -238,7 +238,7 @@ static void drop_rows(lap_step *s) {
                            {lap_at(s, AT_EMBEDDED), HIDDEN}};
   lap_drop_unwanted_rows(s->pass, kept, 6);
   place_inputs(s);
-  lap_run_rows(s->pass, s->pass->rows, quantize_embedding, s);
+  lap_run_rows(&s->pass->team, s->pass->rows, quantize_embedding, s);
 }
 
 /* ---- attention ---- */
@@ -328,36 +328,36 @@ static void donor_sliding_g64b8_v_pli_scalar(lap_step *s, int layer, int cache, 
   lap_input wide;
   lap_step_begin(s, layer, cache);
   /* k, v, q = W norm(h) */
-  lap_run_rows(p, p->rows, norm_input, s);
-  lap_run_products(p, (const lap_product[]){
+  lap_run_rows(&p->team, p->rows, norm_input, s);
+  lap_run_products(&p->team, (const lap_product[]){
       lap_step_linear(s, multiply_4g64_256, LAP_K_PROJ, 128, 256, &s->normed, AT_KEY),
       lap_step_linear(s, multiply_8g64_256, LAP_V_PROJ, 128, 256, &s->normed, AT_VALUE),
       lap_step_linear(s, multiply_4g64_256, LAP_Q_PROJ, 256, 256, &s->normed, AT_QUERY),
       lap_step_product(s, multiply_8g64_256, &s->w->pli_rows, 64, 256, &s->embedded, AT_PLI),
   }, 4);
   /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
-  lap_run_rows(p, p->rows, keys_sliding_g64b8, s);
-  lap_run_rows(p, p->rows, queries_sliding, s);
+  lap_run_rows(&p->team, p->rows, keys_sliding_g64b8, s);
+  lap_run_rows(&p->team, p->rows, queries_sliding, s);
   attend_sliding_g64b8(s);
   /* h = h + norm(W attention) */
-  lap_run_rows(p, p->rows, quantize_attention_256, s);
+  lap_run_rows(&p->team, p->rows, quantize_attention_256, s);
   wide = lap_input_at(s, 256, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   lap_step_run(s, multiply_4g64_256, LAP_O_PROJ, 256, 256, &wide, AT_OUTPUT);
-  lap_run_rows(p, p->rows, add_attention, s);
+  lap_run_rows(&p->team, p->rows, add_attention, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
   wide = lap_input_at(s, 768, MLP_FORMS, AT_GATE, AT_GATE_FORMS);
   lap_step_gate_up(s, gate_up_4g64_256, 768, HIDDEN, &wide, 0);
   lap_step_run(s, f->down, LAP_DOWN_PROJ, 256, 768, &wide, AT_OUTPUT);
-  lap_run_rows(p, p->rows, add_feed_forward, s);
+  lap_run_rows(&p->team, p->rows, add_feed_forward, s);
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
   hidden.x = lap_at(s, AT_HIDDEN);
   lap_step_run(s, multiply_8g64_256, LAP_PLI_GATE, 64, 256, &hidden, AT_GATE);
-  lap_run_rows(p, p->rows, gate_per_layer_input, s);
+  lap_run_rows(&p->team, p->rows, gate_per_layer_input, s);
   lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
   wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
   lap_step_run(s, multiply_8g64_64, LAP_PLI_PROJECTION, 256, 64, &wide, AT_OUTPUT);
-  lap_run_rows(p, p->rows, add_per_layer_input_scaled, s);
+  lap_run_rows(&p->team, p->rows, add_per_layer_input_scaled, s);
   lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
 }
 
@@ -367,36 +367,36 @@ static void donor_sliding_g64b4_v_pli_scalar(lap_step *s, int layer, int cache, 
   lap_input wide;
   lap_step_begin(s, layer, cache);
   /* k, v, q = W norm(h) */
-  lap_run_rows(p, p->rows, norm_input, s);
-  lap_run_products(p, (const lap_product[]){
+  lap_run_rows(&p->team, p->rows, norm_input, s);
+  lap_run_products(&p->team, (const lap_product[]){
       lap_step_linear(s, multiply_4g64_256, LAP_K_PROJ, 128, 256, &s->normed, AT_KEY),
       lap_step_linear(s, multiply_8g64_256, LAP_V_PROJ, 128, 256, &s->normed, AT_VALUE),
       lap_step_linear(s, multiply_4g64_256, LAP_Q_PROJ, 256, 256, &s->normed, AT_QUERY),
       lap_step_product(s, multiply_8g64_256, &s->w->pli_rows, 64, 256, &s->embedded, AT_PLI),
   }, 4);
   /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
-  lap_run_rows(p, p->rows, keys_sliding_g64b4, s);
-  lap_run_rows(p, p->rows, queries_sliding, s);
+  lap_run_rows(&p->team, p->rows, keys_sliding_g64b4, s);
+  lap_run_rows(&p->team, p->rows, queries_sliding, s);
   attend_sliding_g64b4(s);
   /* h = h + norm(W attention) */
-  lap_run_rows(p, p->rows, quantize_attention_256, s);
+  lap_run_rows(&p->team, p->rows, quantize_attention_256, s);
   wide = lap_input_at(s, 256, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   lap_step_run(s, multiply_4g64_256, LAP_O_PROJ, 256, 256, &wide, AT_OUTPUT);
-  lap_run_rows(p, p->rows, add_attention, s);
+  lap_run_rows(&p->team, p->rows, add_attention, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
   wide = lap_input_at(s, 768, MLP_FORMS, AT_GATE, AT_GATE_FORMS);
   lap_step_gate_up(s, gate_up_4g64_256, 768, HIDDEN, &wide, 0);
   lap_step_run(s, f->down, LAP_DOWN_PROJ, 256, 768, &wide, AT_OUTPUT);
-  lap_run_rows(p, p->rows, add_feed_forward, s);
+  lap_run_rows(&p->team, p->rows, add_feed_forward, s);
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
   hidden.x = lap_at(s, AT_HIDDEN);
   lap_step_run(s, multiply_8g64_256, LAP_PLI_GATE, 64, 256, &hidden, AT_GATE);
-  lap_run_rows(p, p->rows, gate_per_layer_input, s);
+  lap_run_rows(&p->team, p->rows, gate_per_layer_input, s);
   lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
   wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
   lap_step_run(s, multiply_8g64_64, LAP_PLI_PROJECTION, 256, 64, &wide, AT_OUTPUT);
-  lap_run_rows(p, p->rows, add_per_layer_input_scaled, s);
+  lap_run_rows(&p->team, p->rows, add_per_layer_input_scaled, s);
   lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
 }
 
@@ -406,36 +406,36 @@ static void donor_full_g64b8_v_pli_scalar(lap_step *s, int layer, int cache) {
   lap_input wide;
   lap_step_begin(s, layer, cache);
   /* k, v, q = W norm(h) */
-  lap_run_rows(p, p->rows, norm_input, s);
-  lap_run_products(p, (const lap_product[]){
+  lap_run_rows(&p->team, p->rows, norm_input, s);
+  lap_run_products(&p->team, (const lap_product[]){
       lap_step_linear(s, multiply_4g64_256, LAP_K_PROJ, 256, 256, &s->normed, AT_KEY),
       lap_step_linear(s, multiply_8g64_256, LAP_V_PROJ, 256, 256, &s->normed, AT_VALUE),
       lap_step_linear(s, multiply_4g64_256, LAP_Q_PROJ, 512, 256, &s->normed, AT_QUERY),
       lap_step_product(s, multiply_8g64_256, &s->w->pli_rows, 64, 256, &s->embedded, AT_PLI),
   }, 4);
   /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
-  lap_run_rows(p, p->rows, keys_full_g64b8, s);
-  lap_run_rows(p, p->rows, queries_full, s);
+  lap_run_rows(&p->team, p->rows, keys_full_g64b8, s);
+  lap_run_rows(&p->team, p->rows, queries_full, s);
   attend_full_g64b8(s);
   /* h = h + norm(W attention) */
-  lap_run_rows(p, p->rows, quantize_attention_512, s);
+  lap_run_rows(&p->team, p->rows, quantize_attention_512, s);
   wide = lap_input_at(s, 512, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   lap_step_run(s, multiply_4g64_512, LAP_O_PROJ, 256, 512, &wide, AT_OUTPUT);
-  lap_run_rows(p, p->rows, add_attention, s);
+  lap_run_rows(&p->team, p->rows, add_attention, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
   wide = lap_input_at(s, 768, MLP_FORMS, AT_GATE, AT_GATE_FORMS);
   lap_step_gate_up(s, gate_up_4g64_256, 768, HIDDEN, &wide, 0);
   lap_step_run(s, multiply_4g64_768, LAP_DOWN_PROJ, 256, 768, &wide, AT_OUTPUT);
-  lap_run_rows(p, p->rows, add_feed_forward, s);
+  lap_run_rows(&p->team, p->rows, add_feed_forward, s);
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
   hidden.x = lap_at(s, AT_HIDDEN);
   lap_step_run(s, multiply_8g64_256, LAP_PLI_GATE, 64, 256, &hidden, AT_GATE);
-  lap_run_rows(p, p->rows, gate_per_layer_input, s);
+  lap_run_rows(&p->team, p->rows, gate_per_layer_input, s);
   lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
   wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
   lap_step_run(s, multiply_8g64_64, LAP_PLI_PROJECTION, 256, 64, &wide, AT_OUTPUT);
-  lap_run_rows(p, p->rows, add_per_layer_input_scaled, s);
+  lap_run_rows(&p->team, p->rows, add_per_layer_input_scaled, s);
   lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
 }
 
@@ -445,36 +445,36 @@ static void donor_full_g64b4_v_pli_scalar_export(lap_step *s, int layer, int cac
   lap_input wide;
   lap_step_begin(s, layer, cache);
   /* k, v, q = W norm(h) */
-  lap_run_rows(p, p->rows, norm_input, s);
-  lap_run_products(p, (const lap_product[]){
+  lap_run_rows(&p->team, p->rows, norm_input, s);
+  lap_run_products(&p->team, (const lap_product[]){
       lap_step_linear(s, multiply_4g64_256, LAP_K_PROJ, 256, 256, &s->normed, AT_KEY),
       lap_step_linear(s, multiply_8g64_256, LAP_V_PROJ, 256, 256, &s->normed, AT_VALUE),
       lap_step_linear(s, multiply_4g64_256, LAP_Q_PROJ, 512, 256, &s->normed, AT_QUERY),
       lap_step_product(s, multiply_8g64_256, &s->w->pli_rows, 64, 256, &s->embedded, AT_PLI),
   }, 4);
   /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
-  lap_run_rows(p, p->rows, keys_full_g64b4, s);
-  lap_run_rows(p, p->rows, queries_full, s);
+  lap_run_rows(&p->team, p->rows, keys_full_g64b4, s);
+  lap_run_rows(&p->team, p->rows, queries_full, s);
   attend_full_g64b4(s);
   /* h = h + norm(W attention) */
-  lap_run_rows(p, p->rows, quantize_attention_512, s);
+  lap_run_rows(&p->team, p->rows, quantize_attention_512, s);
   wide = lap_input_at(s, 512, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   lap_step_run(s, multiply_4g64_512, LAP_O_PROJ, 256, 512, &wide, AT_OUTPUT);
-  lap_run_rows(p, p->rows, add_attention, s);
+  lap_run_rows(&p->team, p->rows, add_attention, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
   wide = lap_input_at(s, 768, MLP_FORMS, AT_GATE, AT_GATE_FORMS);
   lap_step_gate_up(s, gate_up_4g64_256, 768, HIDDEN, &wide, 0);
   lap_step_run(s, multiply_4g64_768, LAP_DOWN_PROJ, 256, 768, &wide, AT_OUTPUT);
-  lap_run_rows(p, p->rows, add_feed_forward, s);
+  lap_run_rows(&p->team, p->rows, add_feed_forward, s);
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
   hidden.x = lap_at(s, AT_HIDDEN);
   lap_step_run(s, multiply_8g64_256, LAP_PLI_GATE, 64, 256, &hidden, AT_GATE);
-  lap_run_rows(p, p->rows, gate_per_layer_input, s);
+  lap_run_rows(&p->team, p->rows, gate_per_layer_input, s);
   lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
   wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
   lap_step_run(s, multiply_8g64_64, LAP_PLI_PROJECTION, 256, 64, &wide, AT_OUTPUT);
-  lap_run_rows(p, p->rows, add_per_layer_input_scaled, s);
+  lap_run_rows(&p->team, p->rows, add_per_layer_input_scaled, s);
   lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
 }
 
@@ -484,51 +484,51 @@ static void donor_sliding_g64b8_v_pli_scalar_export_last(lap_step *s, int layer,
   lap_input wide;
   lap_step_begin(s, layer, cache);
   /* k, v, q = W norm(h) */
-  lap_run_rows(p, p->rows, norm_input, s);
+  lap_run_rows(&p->team, p->rows, norm_input, s);
   if (lap_has_unwanted_rows(p)) {
     /* All later layers read what is stored now: rows that nobody wants logits of end here. */
-    lap_run_products(p, (const lap_product[]){
+    lap_run_products(&p->team, (const lap_product[]){
         lap_step_linear(s, multiply_4g64_256, LAP_K_PROJ, 128, 256, &s->normed, AT_KEY),
         lap_step_linear(s, multiply_8g64_256, LAP_V_PROJ, 128, 256, &s->normed, AT_VALUE),
     }, 2);
-    lap_run_rows(p, p->rows, keys_sliding_g64b8, s);
+    lap_run_rows(&p->team, p->rows, keys_sliding_g64b8, s);
     drop_rows(s);
     if (p->rows == 0) return;
-    lap_run_rows(p, p->rows, norm_input, s);
-    lap_run_products(p, (const lap_product[]){
+    lap_run_rows(&p->team, p->rows, norm_input, s);
+    lap_run_products(&p->team, (const lap_product[]){
         lap_step_linear(s, multiply_4g64_256, LAP_Q_PROJ, 256, 256, &s->normed, AT_QUERY),
         lap_step_product(s, multiply_8g64_256, &s->w->pli_rows, 64, 256, &s->embedded, AT_PLI),
     }, 2);
   } else {
-    lap_run_products(p, (const lap_product[]){
+    lap_run_products(&p->team, (const lap_product[]){
         lap_step_linear(s, multiply_4g64_256, LAP_K_PROJ, 128, 256, &s->normed, AT_KEY),
         lap_step_linear(s, multiply_8g64_256, LAP_V_PROJ, 128, 256, &s->normed, AT_VALUE),
         lap_step_linear(s, multiply_4g64_256, LAP_Q_PROJ, 256, 256, &s->normed, AT_QUERY),
         lap_step_product(s, multiply_8g64_256, &s->w->pli_rows, 64, 256, &s->embedded, AT_PLI),
     }, 4);
-    lap_run_rows(p, p->rows, keys_sliding_g64b8, s);
+    lap_run_rows(&p->team, p->rows, keys_sliding_g64b8, s);
   }
-  lap_run_rows(p, p->rows, queries_sliding, s);
+  lap_run_rows(&p->team, p->rows, queries_sliding, s);
   attend_sliding_g64b8(s);
   /* h = h + norm(W attention) */
-  lap_run_rows(p, p->rows, quantize_attention_256, s);
+  lap_run_rows(&p->team, p->rows, quantize_attention_256, s);
   wide = lap_input_at(s, 256, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   lap_step_run(s, multiply_4g64_256, LAP_O_PROJ, 256, 256, &wide, AT_OUTPUT);
-  lap_run_rows(p, p->rows, add_attention, s);
+  lap_run_rows(&p->team, p->rows, add_attention, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
   wide = lap_input_at(s, 768, MLP_FORMS, AT_GATE, AT_GATE_FORMS);
   lap_step_gate_up(s, gate_up_4g64_256, 768, HIDDEN, &wide, 0);
   lap_step_run(s, multiply_4g64_768, LAP_DOWN_PROJ, 256, 768, &wide, AT_OUTPUT);
-  lap_run_rows(p, p->rows, add_feed_forward, s);
+  lap_run_rows(&p->team, p->rows, add_feed_forward, s);
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
   hidden.x = lap_at(s, AT_HIDDEN);
   lap_step_run(s, multiply_8g64_256, LAP_PLI_GATE, 64, 256, &hidden, AT_GATE);
-  lap_run_rows(p, p->rows, gate_per_layer_input, s);
+  lap_run_rows(&p->team, p->rows, gate_per_layer_input, s);
   lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
   wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
   lap_step_run(s, multiply_8g64_64, LAP_PLI_PROJECTION, 256, 64, &wide, AT_OUTPUT);
-  lap_run_rows(p, p->rows, add_per_layer_input_scaled, s);
+  lap_run_rows(&p->team, p->rows, add_per_layer_input_scaled, s);
   lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
 }
 
@@ -538,32 +538,32 @@ static void sharer_full_g64b4_pli_scalar(lap_step *s, int layer, int cache, cons
   lap_input wide;
   lap_step_begin(s, layer, cache);
   /* q = W norm(h) */
-  lap_run_rows(p, p->rows, norm_input, s);
-  lap_run_products(p, (const lap_product[]){
+  lap_run_rows(&p->team, p->rows, norm_input, s);
+  lap_run_products(&p->team, (const lap_product[]){
       lap_step_linear(s, multiply_4g64_256, LAP_Q_PROJ, 512, 256, &s->normed, AT_QUERY),
       lap_step_product(s, multiply_8g64_256, &s->w->pli_rows, 64, 256, &s->embedded, AT_PLI),
   }, 2);
-  lap_run_rows(p, p->rows, queries_full, s);
+  lap_run_rows(&p->team, p->rows, queries_full, s);
   attend_full_g64b4(s);
   /* h = h + norm(W attention) */
-  lap_run_rows(p, p->rows, quantize_attention_512, s);
+  lap_run_rows(&p->team, p->rows, quantize_attention_512, s);
   wide = lap_input_at(s, 512, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   lap_step_run(s, multiply_4g64_512, LAP_O_PROJ, 256, 512, &wide, AT_OUTPUT);
-  lap_run_rows(p, p->rows, add_attention, s);
+  lap_run_rows(&p->team, p->rows, add_attention, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
   wide = lap_input_at(s, 768, MLP_FORMS, AT_GATE, AT_GATE_FORMS);
   lap_step_gate_up(s, gate_up_4g64_256, 768, HIDDEN, &wide, 0);
   lap_step_run(s, f->down, LAP_DOWN_PROJ, 256, 768, &wide, AT_OUTPUT);
-  lap_run_rows(p, p->rows, add_feed_forward, s);
+  lap_run_rows(&p->team, p->rows, add_feed_forward, s);
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
   hidden.x = lap_at(s, AT_HIDDEN);
   lap_step_run(s, multiply_8g64_256, LAP_PLI_GATE, 64, 256, &hidden, AT_GATE);
-  lap_run_rows(p, p->rows, gate_per_layer_input, s);
+  lap_run_rows(&p->team, p->rows, gate_per_layer_input, s);
   lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
   wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
   lap_step_run(s, multiply_8g64_64, LAP_PLI_PROJECTION, 256, 64, &wide, AT_OUTPUT);
-  lap_run_rows(p, p->rows, add_per_layer_input_scaled, s);
+  lap_run_rows(&p->team, p->rows, add_per_layer_input_scaled, s);
   lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
 }
 
@@ -573,32 +573,32 @@ static void sharer_sliding_g64b8_pli_scalar(lap_step *s, int layer, int cache) {
   lap_input wide;
   lap_step_begin(s, layer, cache);
   /* q = W norm(h) */
-  lap_run_rows(p, p->rows, norm_input, s);
-  lap_run_products(p, (const lap_product[]){
+  lap_run_rows(&p->team, p->rows, norm_input, s);
+  lap_run_products(&p->team, (const lap_product[]){
       lap_step_linear(s, multiply_4g64_256, LAP_Q_PROJ, 256, 256, &s->normed, AT_QUERY),
       lap_step_product(s, multiply_8g64_256, &s->w->pli_rows, 64, 256, &s->embedded, AT_PLI),
   }, 2);
-  lap_run_rows(p, p->rows, queries_sliding, s);
+  lap_run_rows(&p->team, p->rows, queries_sliding, s);
   attend_sliding_g64b8(s);
   /* h = h + norm(W attention) */
-  lap_run_rows(p, p->rows, quantize_attention_256, s);
+  lap_run_rows(&p->team, p->rows, quantize_attention_256, s);
   wide = lap_input_at(s, 256, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   lap_step_run(s, multiply_4g64_256, LAP_O_PROJ, 256, 256, &wide, AT_OUTPUT);
-  lap_run_rows(p, p->rows, add_attention, s);
+  lap_run_rows(&p->team, p->rows, add_attention, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
   wide = lap_input_at(s, 768, MLP_FORMS, AT_GATE, AT_GATE_FORMS);
   lap_step_gate_up(s, gate_up_4g64_256, 768, HIDDEN, &wide, 0);
   lap_step_run(s, multiply_4g64_768, LAP_DOWN_PROJ, 256, 768, &wide, AT_OUTPUT);
-  lap_run_rows(p, p->rows, add_feed_forward, s);
+  lap_run_rows(&p->team, p->rows, add_feed_forward, s);
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
   hidden.x = lap_at(s, AT_HIDDEN);
   lap_step_run(s, multiply_8g64_256, LAP_PLI_GATE, 64, 256, &hidden, AT_GATE);
-  lap_run_rows(p, p->rows, gate_per_layer_input, s);
+  lap_run_rows(&p->team, p->rows, gate_per_layer_input, s);
   lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
   wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
   lap_step_run(s, multiply_8g64_64, LAP_PLI_PROJECTION, 256, 64, &wide, AT_OUTPUT);
-  lap_run_rows(p, p->rows, add_per_layer_input_scaled, s);
+  lap_run_rows(&p->team, p->rows, add_per_layer_input_scaled, s);
   lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
 }
 
@@ -611,7 +611,7 @@ static size_t place(lap_step *s, lap_pass *pass) {
       full_g64b8(),
   };
   size_t used = (size_t)pass->capacity * ROW_BYTES;
-  unsigned char *arena = pass->arena;
+  unsigned char *arena = pass->memory.arena;
   *s = (lap_step){.pass = pass};
   used += lap_attend_place_memory(shapes, (int)(sizeof shapes / sizeof *shapes), pass, arena ? arena + used : NULL,
                                   &s->attention);
@@ -624,14 +624,14 @@ static size_t place(lap_step *s, lap_pass *pass) {
 static size_t arena_bytes(const lap_pass *pass) {
   lap_pass sized = *pass;
   lap_step s;
-  sized.arena = NULL;
+  sized.memory.arena = NULL;
   return place(&s, &sized);
 }
 
 static void forward(lap_pass *p) {
   lap_step s;
   place(&s, p);
-  lap_run_rows(p, p->rows, embed, &s);
+  lap_run_rows(&p->team, p->rows, embed, &s);
   lap_pass_show(p, "embedding", -1, lap_at(&s, AT_HIDDEN), HIDDEN);
   donor_sliding_g64b8_v_pli_scalar(&s, 0, 0, &(const formats){.down = multiply_8g64_768});
   donor_sliding_g64b4_v_pli_scalar(&s, 1, 1, &(const formats){.down = multiply_8g64_768});
@@ -646,8 +646,9 @@ static void forward(lap_pass *p) {
   sharer_sliding_g64b8_pli_scalar(&s, 9, 7);
   sharer_sliding_g64b8_pli_scalar(&s, 10, 7);
   sharer_full_g64b4_pli_scalar(&s, 11, 5, &(const formats){.down = multiply_8g64_768});
-  lap_run_rows(p, p->rows, norm_final, &s);
+  lap_run_rows(&p->team, p->rows, norm_final, &s);
   lap_pass_show(p, "final_norm", 12, lap_at(&s, AT_NORMED), HIDDEN);
+  lap_give_hidden(p, lap_at(&s, AT_NORMED), HIDDEN);
   lap_run_head(p, multiply_head, VOCAB, HIDDEN, &s.normed);
 }
 
@@ -662,11 +663,11 @@ static const lap_cut_cache caches[] = {
     {.kv_heads = 2, .head_dim = 64, .window = 128, .bits = 8, .group_size = 64},
 };
 
-extern LAP_CUT_EXPORT const lap_cut LAP_ISA(lap_cut_adc8f6288e0aae03);
-const lap_cut LAP_ISA(lap_cut_adc8f6288e0aae03) = {
+extern LAP_CUT_EXPORT const lap_cut LAP_ISA(lap_cut_6c9f597228e31b79);
+const lap_cut LAP_ISA(lap_cut_6c9f597228e31b79) = {
     .abi = LAP_PASS_ABI,
     .contract = LAP_KERNEL_CONTRACT,
-    .fingerprint = "adc8f6288e0aae03",
+    .fingerprint = "6c9f597228e31b79",
     .isa = LAP_ISA_NAME,
     .caches = 8,
     .cache = caches,

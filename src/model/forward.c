@@ -20,7 +20,7 @@ struct lap_forward {
   const lap_probe *probe;
   lap_path path;
   lap_path served;
-  lap_attention_form attention;
+  lap_attention_method attention;
   lap_buffer rows, caches, arena;
 };
 
@@ -77,22 +77,52 @@ static int capacity_for(int rows) {
   return rows < LAP_WEAVE ? rows : (rows + LAP_WEAVE - 1) / LAP_WEAVE * LAP_WEAVE;
 }
 
+/* The rows of a segment as tokens, and what is wanted of them. */
+static lap_status list_tokens(const lap_plan *plan, const lap_segment *segment, int index, lap_row *row,
+                              lap_error *error) {
+  const int64_t begin = lap_kv_length(segment->kv);
+  for (int t = 0; t < segment->count; t++) {
+    const int32_t id = segment->ids[t];
+    if (id < 0 || id >= plan->vocab_size)
+      return lap_fail(error, LAP_ERROR_ARGUMENT, "token id %d is not in the vocabulary of %d", id,
+                      plan->vocab_size);
+    row[t] = lap_token_row(index, id, begin + t);
+    if (t < segment->logits_from) continue;
+    const size_t wanted = (size_t)(t - segment->logits_from);
+    if (segment->logits) row[t].logits = segment->logits + wanted * (size_t)plan->vocab_size;
+    if (segment->hidden) row[t].hidden = segment->hidden + wanted * (size_t)plan->hidden_size;
+  }
+  return LAP_OK;
+}
+
+/* Gives the rows of a segment's blocks their embeddings and what they see. */
+static lap_status list_blocks(const lap_plan *plan, const lap_segment *segment, lap_row *row, lap_error *error) {
+  int end = 0;
+  for (int i = 0; i < segment->blocks; i++) {
+    const lap_block *block = &segment->block[i];
+    if (block->first < end || block->count < 1 || block->count > segment->count - block->first)
+      return lap_fail(error, LAP_ERROR_ARGUMENT, "block %d: rows %d and %d more of a segment of %d", i,
+                      block->first, block->count, segment->count);
+    end = block->first + block->count;
+    for (int t = 0; t < block->count; t++) {
+      lap_row *own = &row[block->first + t];
+      own->embedding = block->embeddings + (size_t)t * (size_t)plan->hidden_size;
+      own->per_layer_id = plan->pad < 0 ? 0 : plan->pad;
+      if (block->sees_itself) own->end[LAP_SLIDING] = row[end - 1].position + 1;
+    }
+  }
+  return LAP_OK;
+}
+
 static lap_status list_rows(const lap_plan *plan, const lap_segment *segments, int count, lap_pass *pass,
                             lap_error *error) {
-  for (int i = 0; i < count; i++)
-    for (int t = 0; t < segments[i].count; t++) {
-      int32_t id = segments[i].ids[t];
-      int wanted = t - segments[i].logits_from;
-      if (id < 0 || id >= plan->vocab_size)
-        return lap_fail(error, LAP_ERROR_ARGUMENT, "token id %d is not in the vocabulary of %d", id,
-                        plan->vocab_size);
-      pass->row[pass->rows++] = (lap_row){
-          .segment = i,
-          .id = id,
-          .position = lap_kv_length(segments[i].kv) + t,
-          .logits = wanted < 0 ? NULL : segments[i].logits + (size_t)wanted * (size_t)plan->vocab_size,
-      };
-    }
+  for (int i = 0; i < count; i++) {
+    lap_row *row = pass->row + pass->rows;
+    lap_status status = list_tokens(plan, &segments[i], i, row, error);
+    if (status == LAP_OK) status = list_blocks(plan, &segments[i], row, error);
+    if (status != LAP_OK) return status;
+    pass->rows += segments[i].count;
+  }
   pass->capacity = capacity_for(pass->rows);
   return LAP_OK;
 }
@@ -102,7 +132,7 @@ static void list_caches(const lap_segment *segments, int count, int caches, lap_
     for (int c = 0; c < caches; c++) {
       const lap_cache *cache = segments[i].kv->cache[c];
       const lap_cache_shape *shape = lap_cache_get_shape(cache);
-      *out++ = (lap_pass_cache){lap_cache_memory(cache), shape->bits, shape->group_size};
+      *out++ = (lap_pass_cache){*lap_cache_memory(cache), shape->bits, shape->group_size};
     }
 }
 
@@ -140,13 +170,11 @@ lap_status lap_forward_run(lap_forward *forward, const lap_segment *segments, in
   lap_pass pass = {.row = forward->rows.data,
                    .segments = count,
                    .caches = plan->caches,
-                   .kv = forward->caches.data,
-                   .weights = model->weights,
-                   .rope_frequency = {model->rope_frequency[0], model->rope_frequency[1]},
                    .attention = forward->attention,
-                   .threads = lap_pool_threads(forward->pool),
-                   .pool = forward->pool,
-                   .run = lap_pool_run,
+                   .memory = {.weights = model->weights,
+                              .rope_frequency = {model->rope_frequency[0], model->rope_frequency[1]},
+                              .kv = forward->caches.data},
+                   .team = {lap_pool_threads(forward->pool), forward->pool, lap_pool_run},
                    .see = forward->probe ? forward->probe->see : NULL,
                    .see_context = forward->probe ? forward->probe->context : NULL,
                    .plan = plan,
@@ -160,7 +188,7 @@ lap_status lap_forward_run(lap_forward *forward, const lap_segment *segments, in
   if (status != LAP_OK) return status;
 
   list_caches(segments, count, plan->caches, forward->caches.data);
-  pass.arena = forward->arena.data;
+  pass.memory.arena = forward->arena.data;
   code->forward(&pass);
   for (int i = 0; i < count; i++) lap_kv_commit(segments[i].kv, segments[i].count);
   if (pass.bad_row < 0) return LAP_OK;
@@ -179,13 +207,13 @@ lap_status lap_forward_foresee(const lap_plan *plan, const lap_forward_code *cod
                                lap_error *error) {
   lap_row *row = malloc(row_bytes(count));
   if (!row) return lap_fail(error, LAP_ERROR_MEMORY, "out of memory for %d rows", count);
-  for (int i = 0; i < count; i++) row[i] = (lap_row){.position = position + i};
+  for (int i = 0; i < count; i++) row[i] = lap_token_row(0, 0, position + i);
   const lap_pass pass = {.rows = count,
                          .capacity = capacity_for(count),
                          .row = row,
                          .segments = 1,
                          .caches = plan->caches,
-                         .threads = threads,
+                         .team.threads = threads,
                          .plan = plan};
   foresee(&forecast->rows, row_bytes(count));
   foresee(&forecast->caches, cache_bytes(plan, 1));
@@ -194,10 +222,10 @@ lap_status lap_forward_foresee(const lap_plan *plan, const lap_forward_code *cod
   return LAP_OK;
 }
 
-/* Both forms give the same bits: this is for those who want to see that. */
-static lap_status read_attention(lap_attention_form *out, lap_error *error) {
+/* Both methods give the same bits: this is for those who want to see that. */
+static lap_status read_attention(lap_attention_method *out, lap_error *error) {
   const char *name = getenv("LAPIDARY_ATTENTION");
-  *out = LAP_ATTENTION_CUT;
+  *out = LAP_ATTENTION_AUTO;
   if (!name || !*name) return LAP_OK;
   if (strcmp(name, "tiled") == 0)
     *out = LAP_ATTENTION_TILED;
@@ -209,7 +237,7 @@ static lap_status read_attention(lap_attention_form *out, lap_error *error) {
 }
 
 lap_status lap_forward_create(const lap_model *model, lap_pool *pool, lap_forward **out, lap_error *error) {
-  lap_attention_form attention;
+  lap_attention_method attention;
   *out = NULL;
   lap_status status = read_attention(&attention, error);
   if (status != LAP_OK) return status;

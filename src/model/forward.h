@@ -10,13 +10,23 @@
 #include "cache/kv.h"
 #include "model/model.h"
 
-/* `count` consecutive tokens of one sequence, the first at position lap_kv_length(kv). */
+/* Consecutive rows of a segment that bring embeddings of their own: those of a picture, for instance. */
+typedef struct lap_block {
+  int first, count;
+  const float *embeddings; /* [count, hidden_size], as the stream begins */
+  bool sees_itself;        /* in sliding layers each row sees the whole block, as far as a window reaches */
+} lap_block;
+
+/* `count` consecutive rows of one sequence, the first at position lap_kv_length(kv). */
 typedef struct lap_segment {
   lap_kv *kv;
-  const int32_t *ids;
+  const int32_t *ids; /* [count]; those of a block's rows are not looked up, but must be in the vocabulary */
   int count;
-  int logits_from; /* tokens logits_from .. count - 1 get logits; count = none */
-  float *logits;   /* [count - logits_from, vocab_size], the caller's; may be NULL if none */
+  int logits_from;        /* rows logits_from .. count - 1 get what is wanted; count = none */
+  float *logits;          /* [count - logits_from, vocab_size], the caller's; NULL: no logits are wanted */
+  float *hidden;          /* [count - logits_from, hidden_size], rows after the final norm; NULL: not wanted */
+  const lap_block *block; /* [blocks], ascending, not overlapping */
+  int blocks;
 } lap_segment;
 
 /* Sees intermediate rows; for tests and for comparing two paths. `name` is "embedding",
@@ -54,8 +64,8 @@ lap_status lap_forward_foresee(const lap_plan *plan, const lap_forward_code *cod
                                int64_t position, int count, lap_forward_forecast *forecast, lap_error *error);
 
 /* Evaluates all segments (distinct kv, at least one token each) and appends them to their caches.
- * Errors: ARGUMENT (an id outside the vocabulary), MEMORY: nothing has changed; NUMERIC: logits are
- * not finite (the caches have grown). */
+ * Errors: ARGUMENT (an id outside the vocabulary, a block outside its segment), MEMORY: nothing has changed;
+ * NUMERIC: logits are not finite (the caches have grown). */
 lap_status lap_forward_run(lap_forward *forward, const lap_segment *segments, int count, lap_error *error);
 
 #endif

@@ -7,14 +7,12 @@
  * Formulas are those of docs/gemma4.md section 3; the order of every sum is in docs/numerics.md. The steps
  * are those of src/pass, called here with values read from the plan.
  *
- * Rows that nobody asked logits of are needed only until the last donor layer has stored their K and
+ * Rows of which nothing is wanted are needed only until the last donor layer has stored their K and
  * V; there they leave the pass. Compiled once for each instruction set. */
 #include "model/monolith.h"
 
 #include "cut/layout.h"
 #include "kernels/kernels.h"
-/* As products are, spans are computed by the table's code: bodies take long to compile. */
-#define LAP_ATTEND_SPAN(bits, group_size, ...) LAP_ISA(lap_kernels).attend_span(__VA_ARGS__)
 #include "pass/attend_rows.h"
 #include "pass/experts.h"
 #include "pass/head.h"
@@ -220,7 +218,7 @@ static lap_product product(const mono *m, const lap_weight *weight, const lap_in
 
 static void run_product(const mono *m, const lap_weight *weight, const lap_input *input, float *y) {
   lap_product one = product(m, weight, input, y);
-  lap_run_products(m->pass, &one, 1);
+  lap_run_products(&m->pass->team, &one, 1);
 }
 
 static int form_of(const lap_weight *weight) {
@@ -242,7 +240,7 @@ static void norm_rows(mono *m, const float *norm, int forms) {
   m->source = m->hidden;
   m->norm = norm;
   m->forms = forms;
-  lap_run_rows(m->pass, m->pass->rows, norm_row, m);
+  lap_run_rows(&m->pass->team, m->pass->rows, norm_row, m);
 }
 
 static void add_norm_row(void *context, int row) {
@@ -255,7 +253,7 @@ static void add_norm_row(void *context, int row) {
 /* hidden = hidden + rms_norm(output; norm) */
 static void add_output(mono *m, const float *norm) {
   m->norm = norm;
-  lap_run_rows(m->pass, m->pass->rows, add_norm_row, m);
+  lap_run_rows(&m->pass->team, m->pass->rows, add_norm_row, m);
 }
 
 static void quantize_row(void *context, int row) {
@@ -273,21 +271,19 @@ static void place_wide(mono *m, float *x, unsigned char *memory, const lap_weigh
 
 static void quantize_rows(mono *m, float *x, unsigned char *memory, const lap_weight *reader) {
   place_wide(m, x, memory, reader);
-  lap_run_rows(m->pass, m->pass->rows, quantize_row, m);
+  lap_run_rows(&m->pass->team, m->pass->rows, quantize_row, m);
 }
 
 /* ---- embedding ---- */
 
-static void table_row(const lap_weight *table, int row, int first, int count, float scale, float *y) {
-  lap_table_row(table->bits, table->quantized.group_size,
-                table->bits ? table->quantized.format : table->dense.format, table->cols, table, row, first,
-                count, scale, y);
+static lap_format format_of(const lap_weight *weight) {
+  return weight->bits ? weight->quantized.format : weight->dense.format;
 }
 
 static void embedded_input_row(void *context, int row) {
   mono *m = context;
   int width = m->plan->hidden_size;
-  lap_input_fill(width, form_of(&m->pass->weights->per_layer_projection), lap_row_of(m->embedded, row, width),
+  lap_input_fill(width, form_of(&m->pass->memory.weights->per_layer_projection), lap_row_of(m->embedded, row, width),
                  &m->embedded_input, row);
 }
 
@@ -297,10 +293,12 @@ static void embed_row(void *context, int row) {
   const lap_plan *plan = m->plan;
   const lap_row *token = &m->pass->row[row];
   float *hidden = lap_row_of(m->hidden, row, plan->hidden_size);
-  table_row(&m->pass->weights->embed, token->id, 0, plan->hidden_size, plan->embed_scale, hidden);
+  const lap_weight *table = &m->pass->memory.weights->embed;
+  lap_row_embed(table->bits, table->quantized.group_size, format_of(table), plan->hidden_size, table, token,
+                plan->embed_scale, hidden);
   for (int type = 0; type < 2; type++) {
     int pairs = plan->rope[type].rotated_pairs;
-    lap_rope_table(m->pass->rope_frequency[type], pairs, token->position,
+    lap_rope_table(m->pass->memory.rope_frequency[type], pairs, token->position,
                    lap_row_of(m->cosine[type], row, pairs), lap_row_of(m->sine[type], row, pairs));
   }
   if (!plan->per_layer_width) return;
@@ -329,7 +327,7 @@ static void key_row(void *context, int row) {
   lap_row_keys(layer->kv_heads, layer->head_dim, pairs, m->plan->rms_norm_eps, layer->k_eq_v, kv->bits,
                kv->group_size, lap_row_of(m->key, row, width), lap_row_of(m->value, row, width),
                m->weights->vector[LAP_K_NORM], lap_row_of(m->cosine[layer->attention], row, pairs),
-               lap_row_of(m->sine[layer->attention], row, pairs), kv->planes, token->position);
+               lap_row_of(m->sine[layer->attention], row, pairs), &kv->planes, token->position);
 }
 
 static void drop_rows(mono *m) {
@@ -340,7 +338,7 @@ static void drop_rows(mono *m) {
                            {m->sine[1], pairs[1]},         {m->embedded, plan->hidden_size}};
   lap_drop_unwanted_rows(m->pass, kept, plan->per_layer_width ? 6 : 5);
   place_inputs(m);
-  if (plan->per_layer_width) lap_run_rows(m->pass, m->pass->rows, embedded_input_row, m);
+  if (plan->per_layer_width) lap_run_rows(&m->pass->team, m->pass->rows, embedded_input_row, m);
 }
 
 /* The tasks of attention over the caches that a tile's segment has. */
@@ -352,10 +350,18 @@ static lap_attend_shape shape_of(const lap_attend_run *run, int row) {
   return shape;
 }
 
+/* By the table's code, as products are: bodies take long to compile. */
+static void attend_span(int bits, int group_size, const lap_kv_view *kv, const lap_attend_queries *queries,
+                        int64_t begin, int64_t end, const lap_attend_state *state, float *scratch) {
+  (void)bits;
+  (void)group_size;
+  LAP_ISA(lap_kernels).attend_span(kv, queries, begin, end, state, scratch);
+}
+
 static void attend_tile(void *context, int task, int thread) {
   const lap_attend_run *run = context;
   int tile = (run->spans ? task / run->spans : task) / lap_attend_groups(*run->shape);
-  lap_attend_tile(shape_of(run, run->memory.tiles[tile].first_row), run, task, thread);
+  lap_attend_tile_by(attend_span, shape_of(run, run->memory.tiles[tile].first_row), run, task, thread);
 }
 
 static void attend_fold_spans(void *context, int task, int thread) {
@@ -382,8 +388,8 @@ static void attention(mono *m) {
   if (stores) products[count++] = product(m, &linear[LAP_K_PROJ], &m->input, m->key);
   if (has_v) products[count++] = product(m, &linear[LAP_V_PROJ], &m->input, m->value);
   if (dropping) {
-    lap_run_products(m->pass, products, count);
-    lap_run_rows(m->pass, m->pass->rows, key_row, m);
+    lap_run_products(&m->pass->team, products, count);
+    lap_run_rows(&m->pass->team, m->pass->rows, key_row, m);
     drop_rows(m);
     if (m->pass->rows == 0) return;
     norm_rows(m, m->weights->vector[LAP_INPUT_NORM], form_of(&linear[LAP_Q_PROJ]));
@@ -392,9 +398,9 @@ static void attention(mono *m) {
   products[count++] = product(m, &linear[LAP_Q_PROJ], &m->input, m->query);
   if (m->plan->per_layer_width)
     products[count++] = product(m, &m->weights->pli_rows, &m->embedded_input, m->pli);
-  lap_run_products(m->pass, products, count);
-  if (stores && !dropping) lap_run_rows(m->pass, m->pass->rows, key_row, m);
-  lap_run_rows(m->pass, m->pass->rows, query_row, m);
+  lap_run_products(&m->pass->team, products, count);
+  if (stores && !dropping) lap_run_rows(&m->pass->team, m->pass->rows, key_row, m);
+  lap_run_rows(&m->pass->team, m->pass->rows, query_row, m);
   lap_run_attention(attend_shape(layer, 0, 0), &attend_code, m->pass, &m->attend, m->query, layer->cache);
   quantize_rows(m, m->query, m->query_memory, &linear[LAP_O_PROJ]);
   run_product(m, &linear[LAP_O_PROJ], &m->wide_input, m->output);
@@ -413,7 +419,7 @@ static void mlp(mono *m) {
   pair.multiply = multiply_pair;
   pair.second = up;
   pair.result = &m->wide_input;
-  lap_run_products(m->pass, &pair, 1);
+  lap_run_products(&m->pass->team, &pair, 1);
   run_product(m, down, &m->wide_input, m->output);
 }
 
@@ -451,7 +457,7 @@ static void feed_forward(mono *m) {
     /* The experts' sum takes the place of their input. */
     lap_run_experts(experts_shape_with_forms(m), &experts_code, m->pass, m->index, m->experts, m->hidden,
                     m->normed);
-    lap_run_rows(m->pass, m->pass->rows, join_row, m);
+    lap_run_rows(&m->pass->team, m->pass->rows, join_row, m);
   }
   add_output(m, m->weights->vector[LAP_POST_FEEDFORWARD_NORM]);
 }
@@ -461,11 +467,12 @@ static void feed_forward(mono *m) {
 static void per_layer_input_row(void *context, int row) {
   mono *m = context;
   const lap_plan *plan = m->plan;
-  const lap_weights *weights = m->pass->weights;
+  const lap_weights *weights = m->pass->memory.weights;
+  const lap_weight *of_table = &weights->embed_per_layer;
   int width = plan->per_layer_width;
   float table[LAP_MAX_PER_LAYER_WIDTH];
-  table_row(&weights->embed_per_layer, m->pass->row[row].id, m->index * width, width,
-            plan->per_layer_embed_scale, table);
+  lap_table_row(of_table->bits, of_table->quantized.group_size, format_of(of_table), of_table->cols, of_table,
+                m->pass->row[row].per_layer_id, m->index * width, width, plan->per_layer_embed_scale, table);
   lap_row_per_layer_input(width, plan->rms_norm_eps, plan->per_layer_projection_scale,
                           weights->per_layer_norm, table, lap_row_of(m->pli, row, width));
 }
@@ -487,14 +494,14 @@ static void gate_row(void *context, int row) {
  * pli = (embed_tokens_per_layer[id] * sqrt(width) + rms_norm(projection * hidden^-0.5)) * 2^-0.5 */
 static void per_layer_input(mono *m) {
   const lap_weight *gate = &m->weights->linear[LAP_PLI_GATE], *back = &m->weights->linear[LAP_PLI_PROJECTION];
-  lap_run_rows(m->pass, m->pass->rows, per_layer_input_row, m);
+  lap_run_rows(&m->pass->team, m->pass->rows, per_layer_input_row, m);
   lap_pass_show(m->pass, "per_layer_input", m->index, m->pli, m->plan->per_layer_width);
   m->forms = form_of(gate);
   lap_input of_hidden = m->input;
   of_hidden.x = m->hidden;
-  lap_run_rows(m->pass, m->pass->rows, quantize_hidden_row, m);
+  lap_run_rows(&m->pass->team, m->pass->rows, quantize_hidden_row, m);
   run_product(m, gate, &of_hidden, m->gate);
-  lap_run_rows(m->pass, m->pass->rows, gate_row, m);
+  lap_run_rows(&m->pass->team, m->pass->rows, gate_row, m);
   quantize_rows(m, m->gate, m->gate_memory, back);
   run_product(m, back, &m->wide_input, m->output);
   add_output(m, m->weights->vector[LAP_POST_PLI_NORM]);
@@ -511,12 +518,12 @@ static void scale_row(void *context, int row) {
 static void layer_forward(mono *m, int index) {
   m->index = index;
   m->layer = &m->plan->layer[index];
-  m->weights = &m->pass->weights->layer[index];
+  m->weights = &m->pass->memory.weights->layer[index];
   attention(m);
   if (m->pass->rows == 0) return;
   feed_forward(m);
   if (m->plan->per_layer_width) per_layer_input(m);
-  if (m->layer->has_layer_scalar) lap_run_rows(m->pass, m->pass->rows, scale_row, m);
+  if (m->layer->has_layer_scalar) lap_run_rows(&m->pass->team, m->pass->rows, scale_row, m);
   lap_pass_show(m->pass, "layer", index, m->hidden, m->plan->hidden_size);
 }
 
@@ -528,13 +535,14 @@ static size_t arena_bytes(const lap_pass *pass) {
 
 static void forward(lap_pass *pass) {
   mono m;
-  place(&m, pass, pass->arena);
-  lap_run_rows(pass, pass->rows, embed_row, &m);
+  place(&m, pass, pass->memory.arena);
+  lap_run_rows(&pass->team, pass->rows, embed_row, &m);
   lap_pass_show(pass, "embedding", -1, m.hidden, m.plan->hidden_size);
   for (int i = 0; i < m.plan->layers && pass->rows > 0; i++) layer_forward(&m, i);
   if (pass->rows == 0) return;
-  norm_rows(&m, pass->weights->final_norm, form_of(&pass->weights->head));
+  norm_rows(&m, pass->memory.weights->final_norm, form_of(&pass->memory.weights->head));
   lap_pass_show(pass, "final_norm", m.plan->layers, m.normed, m.plan->hidden_size);
+  lap_give_hidden(pass, m.normed, m.plan->hidden_size);
   lap_run_head(pass, multiply_head, m.plan->vocab_size, m.plan->hidden_size, &m.input);
 }
 

@@ -1,4 +1,4 @@
-/* attend_rows.h: attention of many rows, divided into tasks, in two forms.
+/* attend_rows.h: attention of many rows, divided into tasks, by two methods.
  *
  * Tiled: a tile is up to 32 queries that share a KV head: the heads of its group for one row, or for
  * several consecutive rows of a sequence. With many rows a task is one tile and walks its spans in order;
@@ -54,9 +54,9 @@ typedef struct lap_attend_run {
   int64_t first_span;
 } lap_attend_run;
 
-/* The tasks of one shape, and the form that is used unless the pass says otherwise. */
+/* The tasks of one shape, and the method that is used unless the pass says otherwise. */
 typedef struct lap_attend_code {
-  lap_attention_form form;
+  lap_attention_method method;
   lap_task *tile; /* lap_attend_tile */
   lap_task *fold; /* lap_attend_fold_spans */
 } lap_attend_code;
@@ -94,16 +94,12 @@ LAP_INLINE int lap_attend_form(const lap_attend_shape s) {
   return s.bits == LAP_PLAIN_BITS ? 0 : natural | lap_form_for(s.bits, s.group_size);
 }
 
-LAP_INLINE int64_t lap_attend_low(const lap_attend_shape s, int64_t position) {
-  return s.window && position + 1 > s.window ? position + 1 - s.window : 0;
-}
-
 /* The positions that the rows of a pass see: how many, and the first and the last span. */
 static inline int64_t lap_attend_reach(const lap_pass *pass, int window, int64_t *first_span,
                                        int64_t *last_span) {
   int64_t low = INT64_MAX, high = 0, longest = 0;
   for (int i = 0; i < pass->rows; i++) {
-    int64_t end = pass->row[i].position + 1, begin = window ? lap_max64(0, end - window) : 0;
+    int64_t begin = lap_row_low(&pass->row[i], window), end = lap_row_high(&pass->row[i], window);
     low = lap_min64(low, begin);
     high = lap_max64(high, end);
     longest = lap_max64(longest, end - begin);
@@ -131,7 +127,7 @@ static inline size_t lap_attend_thread_bytes(const lap_pass *pass, const lap_att
 static inline size_t lap_attend_states_bytes(const lap_pass *pass, const lap_attend_shape s) {
   int64_t first, last;
   lap_attend_reach(pass, s.window, &first, &last);
-  if (first == last || pass->threads == 1) return 0;
+  if (first == last || pass->team.threads == 1) return 0;
   int rows = pass->rows < LAP_SPLIT_ROWS ? pass->rows : LAP_SPLIT_ROWS;
   return lap_aligned((size_t)rows * (size_t)lap_attend_groups(s) * (size_t)(last - first + 1) *
                      lap_attend_state_floats(lap_attend_tile_queries(s, rows), s.head_dim) * sizeof(float));
@@ -148,7 +144,7 @@ static inline size_t lap_attend_place_memory(const lap_attend_shape *shapes, int
     if (apart > states) states = apart;
   }
   out->scratch_bytes = scratch;
-  scratch *= (size_t)pass->threads;
+  scratch *= (size_t)pass->team.threads;
   out->scratch = base;
   out->states = base ? (float *)(void *)(base + scratch) : NULL;
   return scratch + states;
@@ -195,17 +191,19 @@ LAP_INLINE void lap_attend_gather(const lap_attend_shape s, const lap_attend_run
                                   int64_t *high) {
   const lap_row *row = run->pass->row;
   int count = 0;
+  *low = INT64_MAX;
+  *high = 0;
   for (int r = tile->first_row; r < tile->first_row + tile->rows; r++) {
     const float *from = run->query + ((size_t)r * (size_t)s.heads + (size_t)head) * (size_t)s.head_dim;
     memcpy(q + (size_t)count * (size_t)s.head_dim, from, (size_t)heads * (size_t)s.head_dim * sizeof(float));
+    const int64_t row_low = lap_row_low(&row[r], s.window), row_high = lap_row_high(&row[r], s.window);
+    *low = lap_min64(*low, row_low);
+    *high = lap_max64(*high, row_high);
     for (int h = 0; h < heads; h++, count++) {
-      out->high[count] = row[r].position + 1;
-      out->low[count] = lap_attend_low(s, row[r].position);
+      out->low[count] = row_low;
+      out->high[count] = row_high;
     }
   }
-  /* Positions ascend within a tile. */
-  *low = lap_attend_low(s, row[tile->first_row].position);
-  *high = row[tile->first_row + tile->rows - 1].position + 1;
   for (int i = 0; i < count; i++)
     lap_input_fill(s.head_dim, lap_attend_form(s), q + (size_t)i * (size_t)s.head_dim, &out->input, i);
   out->queries = (lap_attend_queries){.count = count,
@@ -231,7 +229,7 @@ LAP_INLINE lap_kv_view lap_attend_view(const lap_attend_shape s, const lap_atten
                                        const lap_tile *tile, int kv_head) {
   return lap_kv_planes_view(
       s.bits, s.group_size, s.head_dim, s.kv_heads,
-      lap_pass_kv(run->pass, run->pass->row[tile->first_row].segment, run->cache)->planes, kv_head);
+      &lap_pass_kv(run->pass, run->pass->row[tile->first_row].segment, run->cache)->planes, kv_head);
 }
 
 /* The state of one span that a task computes apart. */
@@ -243,13 +241,14 @@ LAP_INLINE lap_attend_state lap_attend_span_state(const lap_attend_shape s, cons
                              queries);
 }
 
-/* What computes a span: the body, into which constants go; who has none may name another beforehand. */
-#ifndef LAP_ATTEND_SPAN
-#define LAP_ATTEND_SPAN lap_attend_span
-#endif
+/* What computes a span: lap_attend_span, into which constants go, or for who has none code that is compiled
+ * already. */
+typedef void lap_span_function(int bits, int group_size, const lap_kv_view *kv, const lap_attend_queries *queries,
+                               int64_t begin, int64_t end, const lap_attend_state *state, float *scratch);
 
 /* Task: one tile, all its spans in order; or one span of it, if they are computed apart. */
-LAP_INLINE void lap_attend_tile(const lap_attend_shape s, const lap_attend_run *run, int task, int thread) {
+LAP_INLINE void lap_attend_tile_by(lap_span_function *attend_span, const lap_attend_shape s,
+                                   const lap_attend_run *run, int task, int thread) {
   const int apart = run->spans > 0, tile_group = apart ? task / run->spans : task;
   const lap_tile *tile = &run->memory.tiles[tile_group / lap_attend_groups(s)];
   int heads, kv_head, head = lap_attend_first_head(s, tile_group % lap_attend_groups(s), &heads, &kv_head);
@@ -264,11 +263,15 @@ LAP_INLINE void lap_attend_tile(const lap_attend_shape s, const lap_attend_run *
   const int64_t first = apart ? run->first_span + task % run->spans : low / LAP_KEY_SPAN,
                 last = apart ? first : (high - 1) / LAP_KEY_SPAN;
   for (int64_t span = first; span <= last; span++) {
-    LAP_ATTEND_SPAN(s.bits, s.group_size, &kv, &t.queries, lap_max64(low, span * LAP_KEY_SPAN),
-                    lap_min64(high, (span + 1) * LAP_KEY_SPAN), span == first ? &state : &later, t.scratch);
+    attend_span(s.bits, s.group_size, &kv, &t.queries, lap_max64(low, span * LAP_KEY_SPAN),
+                lap_min64(high, (span + 1) * LAP_KEY_SPAN), span == first ? &state : &later, t.scratch);
     if (span > first) lap_attend_fold(t.queries.count, s.head_dim, &state, &later);
   }
   if (!apart) lap_attend_scatter(s, run, tile, head, heads, &state);
+}
+
+LAP_INLINE void lap_attend_tile(const lap_attend_shape s, const lap_attend_run *run, int task, int thread) {
+  lap_attend_tile_by(lap_attend_span, s, run, task, thread);
 }
 
 /* Task: all spans of one tile folded together. */
@@ -283,7 +286,7 @@ LAP_INLINE void lap_attend_fold_spans(const lap_attend_shape s, const lap_attend
   lap_attend_scatter(s, run, tile, head, heads, &state);
 }
 
-/* ---- the plain form ---- */
+/* ---- the plain method ---- */
 
 /* The scores of n consecutive slots from `slot`. */
 static inline void lap_attend_plain_scores(const lap_kv_view *kv, const lap_attend_queries *query,
@@ -382,21 +385,21 @@ static inline void lap_run_attention(const lap_attend_shape s, const lap_attend_
                                      const lap_pass *pass, const lap_attend_memory *memory, float *query,
                                      int cache) {
   lap_attend_run run = {.pass = pass, .shape = &s, .memory = *memory, .query = query, .cache = cache};
-  if ((pass->attention == LAP_ATTENTION_CUT ? code->form : pass->attention) == LAP_ATTENTION_PLAIN) {
-    pass->run(pass->pool, pass->rows * s.heads, lap_attend_plain_task, &run);
+  if ((pass->attention == LAP_ATTENTION_AUTO ? code->method : pass->attention) == LAP_ATTENTION_PLAIN) {
+    lap_team_run(&pass->team, pass->rows * s.heads, lap_attend_plain_task, &run);
     return;
   }
   int groups = lap_attend_groups(s);
   int tiles = lap_attend_tiles(pass, LAP_TILE_QUERIES / lap_attend_heads(s), memory->tiles);
   int64_t last_span;
   lap_attend_reach(pass, s.window, &run.first_span, &last_span);
-  if (pass->rows > LAP_SPLIT_ROWS || last_span == run.first_span || pass->threads == 1) {
-    pass->run(pass->pool, tiles * groups, code->tile, &run);
+  if (pass->rows > LAP_SPLIT_ROWS || last_span == run.first_span || pass->team.threads == 1) {
+    lap_team_run(&pass->team, tiles * groups, code->tile, &run);
     return;
   }
   run.spans = (int)(last_span - run.first_span + 1);
-  pass->run(pass->pool, tiles * groups * run.spans, code->tile, &run);
-  pass->run(pass->pool, tiles * groups, code->fold, &run);
+  lap_team_run(&pass->team, tiles * groups * run.spans, code->tile, &run);
+  lap_team_run(&pass->team, tiles * groups, code->fold, &run);
 }
 
 #endif

@@ -137,7 +137,7 @@ static inline void lap_experts_sort(lap_experts_run *run) {
 
 static inline void lap_experts_route(const lap_experts_shape s, const lap_experts_code *code,
                                      lap_experts_run *run, int layer) {
-  lap_run_rows(run->pass, run->rows, code->norm_router, run);
+  lap_run_rows(&run->pass->team, run->rows, code->norm_router, run);
   const lap_product product = {.multiply = code->router,
                                .weight = &run->weights->linear[LAP_ROUTER],
                                .rows = s.experts,
@@ -145,7 +145,7 @@ static inline void lap_experts_route(const lap_experts_shape s, const lap_expert
                                .input = &run->router_input,
                                .input_rows = run->rows,
                                .y = run->scores};
-  lap_run_products(run->pass, &product, 1);
+  lap_run_products(&run->pass->team, &product, 1);
   run->count = run->rows * s.top_k;
   for (int row = 0; row < run->rows; row++) lap_experts_choose(s, run, row, run->slots + row * s.top_k);
   lap_experts_show(s, run, layer);
@@ -195,7 +195,7 @@ static inline void lap_experts_add_up(const lap_experts_shape s, const lap_exper
 static inline void lap_run_experts(const lap_experts_shape s, const lap_experts_code *code,
                                    const lap_pass *pass, int layer, unsigned char *memory,
                                    const float *hidden, float *normed) {
-  const lap_layer_weights *weights = &pass->weights->layer[layer];
+  const lap_layer_weights *weights = &pass->memory.weights->layer[layer];
   lap_experts_run run = {.pass = pass, .weights = weights};
   lap_experts_place(s, &run, memory);
   for (int first = 0; first < pass->rows; first += LAP_EXPERT_TILE_ROWS) {
@@ -205,14 +205,14 @@ static inline void lap_run_experts(const lap_experts_shape s, const lap_experts_
     run.hidden = hidden + (size_t)first * (size_t)s.hidden;
     run.normed = tile;
     lap_experts_route(s, code, &run, layer);
-    lap_run_rows(pass, run.count, code->gather, &run);
+    lap_run_rows(&pass->team, run.count, code->gather, &run);
     count = lap_experts_products(&run, code->gate_up, &weights->linear[LAP_EXPERT_GATE],
                                  &weights->linear[LAP_EXPERT_UP], s.width, s.hidden, &run.input,
                                  &run.wide_input, run.gate);
-    lap_run_products(pass, run.products, count);
+    lap_run_products(&pass->team, run.products, count);
     count = lap_experts_products(&run, code->down, &weights->linear[LAP_EXPERT_DOWN], NULL, s.hidden, s.width,
                                  &run.wide_input, NULL, run.down);
-    lap_run_products(pass, run.products, count);
+    lap_run_products(&pass->team, run.products, count);
     lap_experts_add_up(s, &run, tile);
   }
 }

@@ -55,17 +55,24 @@ LAP_INLINE void lap_multiply_head(lap_multiply *multiply, const float cap, const
     }
 }
 
-/* The head over `input`, whose rows are those of the pass. */
+static inline bool lap_has_wanted_logits(const lap_pass *pass) {
+  for (int row = 0; row < pass->rows; row++)
+    if (pass->row[row].logits) return true;
+  return false;
+}
+
+/* The head over `input`, whose rows are those of the pass, if any of them wants logits. */
 static inline void lap_run_head(lap_pass *pass, lap_multiply *multiply, int vocab, int width,
                                 const lap_input *input) {
+  if (!lap_has_wanted_logits(pass)) return;
   const lap_product product = {.multiply = multiply,
-                               .weight = &pass->weights->head,
+                               .weight = &pass->memory.weights->head,
                                .rows = vocab,
                                .cols = width,
                                .input = input,
                                .input_rows = pass->rows,
                                .pass = pass};
-  lap_run_products(pass, &product, 1);
+  lap_run_products(&pass->team, &product, 1);
 }
 
 #endif

@@ -144,13 +144,13 @@ static inline void lap_rows_task(void *context, int task, int thread) {
 }
 
 /* Calls function(context, row) for each row, in parallel where it pays. */
-static inline void lap_run_rows(const lap_pass *pass, int rows, lap_row_task *function, void *context) {
-  int tasks = pass->threads * LAP_TASKS_A_THREAD;
+static inline void lap_run_rows(const lap_team *team, int rows, lap_row_task *function, void *context) {
+  int tasks = team->threads * LAP_TASKS_A_THREAD;
   int step = (rows + tasks - 1) / tasks;
   /* Rows woven together share cache lines. */
   if (rows >= LAP_WEAVE) step = (step + LAP_WEAVE - 1) / LAP_WEAVE * LAP_WEAVE;
   lap_rows_run run = {function, context, rows, step > 0 ? step : 1};
-  pass->run(pass->pool, (rows + run.step - 1) / run.step, lap_rows_task, &run);
+  lap_team_run(team, (rows + run.step - 1) / run.step, lap_rows_task, &run);
 }
 
 /* ---- products ---- */
@@ -169,7 +169,7 @@ struct lap_product {
   float *y;                 /* y[t * rows + r] for row t of the input and row r of the weight */
   const lap_weight *second; /* of a pair that is computed together: gate and up */
   const lap_input *result;  /* of a pair: what its reader reads */
-  lap_pass *pass;           /* of the head */
+  lap_pass *pass;           /* of the head, which gives logits to rows */
 };
 
 /* bits 0 means dense. */
@@ -262,21 +262,21 @@ static inline void lap_products_task(void *context, int task, int thread) {
 }
 
 /* Runs all products; they must not depend on each other, and are all pairs or none. */
-static inline void lap_run_products(const lap_pass *pass, const lap_product *products, int count) {
+static inline void lap_run_products(const lap_team *team, const lap_product *products, int count) {
   const int unit = products[0].second ? LAP_PAIR_STEP : LAP_ROW_STEP;
   int64_t rows = 0, weights = 0;
   for (int i = 0; i < count; i++) {
     rows += products[i].rows;
     weights += (int64_t)products[i].rows * products[i].cols * products[i].input_rows;
   }
-  int64_t tasks_wanted = (int64_t)pass->threads * LAP_TASKS_A_THREAD;
+  int64_t tasks_wanted = (int64_t)team->threads * LAP_TASKS_A_THREAD;
   if (weights / tasks_wanted < LAP_TASK_WEIGHTS)
     tasks_wanted = weights / LAP_TASK_WEIGHTS > 1 ? weights / LAP_TASK_WEIGHTS : 1;
   int64_t step = (rows / tasks_wanted + unit - 1) / unit * unit;
   lap_products_run run = {products, step > unit ? (int)step : unit};
   int tasks = 0;
   for (int i = 0; i < count; i++) tasks += lap_tasks_of(&products[i], run.step);
-  pass->run(pass->pool, tasks, lap_products_task, &run);
+  lap_team_run(team, tasks, lap_products_task, &run);
 }
 
 #endif

@@ -9,6 +9,15 @@
 #include "kernels/rope.h"
 #include "pass/parallel.h"
 
+/* h [width] = the embedding that the row brings, or table[id] * scale. */
+LAP_INLINE void lap_row_embed(const int bits, const int group_size, const lap_format format, const int width,
+                              const lap_weight *table, const lap_row *row, float scale, float *h) {
+  if (row->embedding)
+    memcpy(h, row->embedding, (size_t)width * sizeof *h);
+  else
+    lap_table_row(bits, group_size, format, width, table, row->id, 0, width, scale, h);
+}
+
 /* y = rms_norm(x; w), and its quantized forms. */
 LAP_INLINE void lap_row_norm(const int width, const float eps, const int forms, const float *x,
                              const float *w, float *y, const lap_input *input, int row) {
@@ -58,12 +67,19 @@ LAP_INLINE void lap_row_per_layer_input(const int width, const float eps, const 
   for (int i = 0; i < width; i++) pli[i] = (pli[i] + table[i]) * 0.70710678118654752f;
 }
 
+/* Gives the rows that want it what the final norm made of them: normed [rows, width]. */
+static inline void lap_give_hidden(const lap_pass *pass, const float *normed, int width) {
+  for (int row = 0; row < pass->rows; row++)
+    if (pass->row[row].hidden)
+      memcpy(pass->row[row].hidden, normed + (size_t)row * (size_t)width, (size_t)width * sizeof *normed);
+}
+
 /* ---- rows that leave ---- */
 
 /* With somebody watching every row goes through every layer. */
 static inline bool lap_has_unwanted_rows(const lap_pass *pass) {
   for (int row = 0; row < pass->rows; row++)
-    if (!pass->row[row].logits) return !pass->see;
+    if (!lap_row_is_wanted(&pass->row[row])) return !pass->see;
   return false;
 }
 
@@ -73,11 +89,11 @@ typedef struct lap_kept {
   int width;
 } lap_kept;
 
-/* Keeps the rows that somebody wants logits of, and their part of the buffers. */
+/* Keeps the rows of which something is wanted, and their part of the buffers. */
 static inline void lap_drop_unwanted_rows(lap_pass *pass, const lap_kept *buffers, int count) {
   int kept = 0;
   for (int row = 0; row < pass->rows; row++) {
-    if (!pass->row[row].logits) continue;
+    if (!lap_row_is_wanted(&pass->row[row])) continue;
     if (kept < row) {
       pass->row[kept] = pass->row[row];
       for (int i = 0; i < count; i++)

@@ -21,11 +21,11 @@ typedef struct lap_step {
 LAP_INLINE void lap_step_begin(lap_step *s, int layer, int cache) {
   s->layer = layer;
   s->cache = cache;
-  s->w = &s->pass->weights->layer[layer];
+  s->w = &s->pass->memory.weights->layer[layer];
 }
 
 LAP_INLINE unsigned char *lap_bytes_at(const lap_step *s, size_t place) {
-  return s->pass->arena + (size_t)s->pass->capacity * place;
+  return s->pass->memory.arena + (size_t)s->pass->capacity * place;
 }
 
 LAP_INLINE float *lap_at(const lap_step *s, size_t place) {
@@ -65,7 +65,7 @@ LAP_INLINE lap_product lap_step_linear(const lap_step *s, lap_multiply *multiply
 LAP_INLINE void lap_step_run(const lap_step *s, lap_multiply *multiply, lap_layer_linear which, int rows,
                              int cols, const lap_input *x, size_t y) {
   const lap_product one = lap_step_linear(s, multiply, which, rows, cols, x, y);
-  lap_run_products(s->pass, &one, 1);
+  lap_run_products(&s->pass->team, &one, 1);
 }
 
 /* gelu(gate x) * (up x) of the normed rows into `result`, or, if its readers are dense weights, as floats
@@ -81,7 +81,7 @@ LAP_INLINE void lap_step_gate_up(const lap_step *s, lap_multiply *multiply, int 
                       .second = &s->w->linear[LAP_UP_PROJ],
                       .result = result};
   if (floats) pair.y = (float *)(uintptr_t)result->x;
-  lap_run_products(s->pass, &pair, 1);
+  lap_run_products(&s->pass->team, &pair, 1);
 }
 
 #endif
