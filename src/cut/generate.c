@@ -185,13 +185,12 @@ static void define_embedding(generator *g) {
                  "&s->embedded, row);\n");
     define_row(g, "quantize_embedding", &body);
   }
-  lap_text_add(
-      &body,
-      "  const lap_row *token = &s->pass->row[row];\n"
-      "  float *h = lap_row_at(s, AT_HIDDEN, HIDDEN, row);\n"
-      "  lap_row_embed(%d, %d, %s, HIDDEN, &s->pass->memory.weights->embed, token, %af, h);\n",
-      plan->embed.bits, plan->embed.bits ? plan->embed.group_size : 64, format_word(plan->embed.dtype),
-      (double)plan->embed_scale);
+  lap_text_add(&body,
+               "  const lap_row *token = &s->pass->row[row];\n"
+               "  float *h = lap_row_at(s, AT_HIDDEN, HIDDEN, row);\n"
+               "  lap_row_embed(%d, %d, %s, HIDDEN, &s->pass->memory.weights->embed, token, %af, h);\n",
+               plan->embed.bits, plan->embed.bits ? plan->embed.group_size : 64,
+               format_word(plan->embed.dtype), (double)plan->embed_scale);
   for (int i = 0; i < 2; i++) {
     const char *type = type_capitals((lap_attention)i);
     lap_text_add(&body,
@@ -319,7 +318,8 @@ static const char *define_gate_per_layer(generator *g) {
       "  float table[PER_LAYER], *pli = lap_row_at(s, AT_PLI, PER_LAYER, row), *gate = lap_row_at(s, "
       "AT_GATE, "
       "PER_LAYER, row);\n"
-      "  lap_table_row(%d, %d, %s, LAYERS * PER_LAYER, &weights->embed_per_layer, s->pass->row[row].per_layer_id,\n"
+      "  lap_table_row(%d, %d, %s, LAYERS * PER_LAYER, &weights->embed_per_layer, "
+      "s->pass->row[row].per_layer_id,\n"
       "                s->layer * PER_LAYER, PER_LAYER, %af, table);\n"
       "  lap_row_per_layer_input(PER_LAYER, EPS, %af, weights->per_layer_norm, table, pli);\n"
       "  LAP_ISA(lap_geglu)(gate, pli, PER_LAYER, gate);\n"

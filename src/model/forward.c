@@ -96,7 +96,8 @@ static lap_status list_tokens(const lap_plan *plan, const lap_segment *segment, 
 }
 
 /* Gives the rows of a segment's blocks their embeddings and what they see. */
-static lap_status list_blocks(const lap_plan *plan, const lap_segment *segment, lap_row *row, lap_error *error) {
+static lap_status list_blocks(const lap_plan *plan, const lap_segment *segment, lap_row *row,
+                              lap_error *error) {
   int end = 0;
   for (int i = 0; i < segment->blocks; i++) {
     const lap_block *block = &segment->block[i];

@@ -22,9 +22,9 @@ typedef struct lap_segment {
   lap_kv *kv;
   const int32_t *ids; /* [count]; those of a block's rows are not looked up, but must be in the vocabulary */
   int count;
-  int logits_from;        /* rows logits_from .. count - 1 get what is wanted; count = none */
-  float *logits;          /* [count - logits_from, vocab_size], the caller's; NULL: no logits are wanted */
-  float *hidden;          /* [count - logits_from, hidden_size], rows after the final norm; NULL: not wanted */
+  int logits_from; /* rows logits_from .. count - 1 get what is wanted; count = none */
+  float *logits;   /* [count - logits_from, vocab_size], the caller's; NULL: no logits are wanted */
+  float *hidden;   /* [count - logits_from, hidden_size], rows after the final norm; NULL: not wanted */
   const lap_block *block; /* [blocks], ascending, not overlapping */
   int blocks;
 } lap_segment;

@@ -283,8 +283,8 @@ static lap_format format_of(const lap_weight *weight) {
 static void embedded_input_row(void *context, int row) {
   mono *m = context;
   int width = m->plan->hidden_size;
-  lap_input_fill(width, form_of(&m->pass->memory.weights->per_layer_projection), lap_row_of(m->embedded, row, width),
-                 &m->embedded_input, row);
+  lap_input_fill(width, form_of(&m->pass->memory.weights->per_layer_projection),
+                 lap_row_of(m->embedded, row, width), &m->embedded_input, row);
 }
 
 /* h = embed_tokens[id] * sqrt(hidden); and the row's RoPE tables. */

@@ -243,8 +243,9 @@ LAP_INLINE lap_attend_state lap_attend_span_state(const lap_attend_shape s, cons
 
 /* What computes a span: lap_attend_span, into which constants go, or for who has none code that is compiled
  * already. */
-typedef void lap_span_function(int bits, int group_size, const lap_kv_view *kv, const lap_attend_queries *queries,
-                               int64_t begin, int64_t end, const lap_attend_state *state, float *scratch);
+typedef void lap_span_function(int bits, int group_size, const lap_kv_view *kv,
+                               const lap_attend_queries *queries, int64_t begin, int64_t end,
+                               const lap_attend_state *state, float *scratch);
 
 /* Task: one tile, all its spans in order; or one span of it, if they are computed apart. */
 LAP_INLINE void lap_attend_tile_by(lap_span_function *attend_span, const lap_attend_shape s,

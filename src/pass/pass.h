@@ -66,8 +66,8 @@ typedef struct lap_pass {
 
 /* A forward pass. */
 typedef struct lap_forward_code {
-  /* That this pass will need. It reads the rows, capacity, segments, caches, attention, the team's threads and the
-   * plan; memory need not be set. */
+  /* That this pass will need. It reads the rows, capacity, segments, caches, attention, the team's threads
+   * and the plan; memory need not be set. */
   size_t (*arena_bytes)(const lap_pass *pass);
   void (*forward)(lap_pass *pass);
 } lap_forward_code;
