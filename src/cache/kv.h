@@ -52,15 +52,16 @@ enum {
 
 /* Writes the sequence (its `tokens` [length] and all caches) to `path` by way of a temporary file
  * beside it, so that a file that was there before stays whole on failure. `fingerprint` says which
- * weights made the content. Rings are written from the oldest position that can still be seen.
- * Errors: IO, MEMORY. */
+ * weights made the content. No position has an origin (key.h). Rings are written from the oldest position
+ * that can still be seen. Errors: IO, MEMORY. */
 lap_status lap_kv_save(const lap_kv *kv, const unsigned char fingerprint[LAP_FINGERPRINT_BYTES],
                        const int32_t *tokens, const char *path, lap_error *error);
 
 /* Replaces the content of `kv` by a snapshot's; `*tokens` [*count] is malloc'd and the caller's. The
- * file's checksum, version, fingerprint, cache kinds and every size are checked first.
- * Errors: IO, FORMAT (not a snapshot, damaged, other version), STATE (other weights or KV setting),
- * MEMORY; `kv` has not changed then. */
+ * file's version, checksum, fingerprint, cache kinds and every size are checked first.
+ * Errors: IO, FORMAT (not a snapshot, damaged), STATE (another version of the format or of the numerics
+ * contract, other weights or KV setting), UNSUPPORTED (positions with origins), MEMORY; `kv` has not changed
+ * then. */
 lap_status lap_kv_load(lap_kv *kv, const unsigned char fingerprint[LAP_FINGERPRINT_BYTES], const char *path,
                        int32_t **tokens, int64_t *count, lap_error *error);
 

@@ -1,12 +1,13 @@
 /* snapshot.c: a sequence on disk.
  *
- * File, little endian: header (magic, version, counts, fingerprint of the weights), one record for
- * each cache (its kind, and the range of positions stored), the same for each copy of the rings, the token
- * ids, then for each cache and plane the rows of that range in ascending position, the same for each copy,
- * and last a SHA-256 of all that precedes it.
+ * File, little endian: header (magic, version, counts, fingerprint of the weights, flags, version of the
+ * numerics contract), one record for each cache (its kind, and the range of positions stored), the same for
+ * each copy of the rings, the token ids, their origins if the header says that there are any, then for each
+ * cache and plane the rows of that range in ascending position, the same for each copy, and last a SHA-256 of
+ * all that precedes it.
  *
- * Nothing from a file is believed: the checksum comes first, then every field is compared with what
- * the session's plan says it must be, and the file's size with the sum of the parts. Only then is
+ * Nothing from a file is believed: version and checksum come first, then every field is compared with
+ * what the session's plan says it must be, and the file's size with the sum of the parts. Only then is
  * anything replaced, and that part cannot fail half-way: content goes to new caches that are swapped
  * in at the end. */
 #include "cache/snapshot.h"
@@ -18,11 +19,19 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "pass/pass.h"
 
 enum {
-  SNAPSHOT_VERSION = 1,
-  HEADER_BYTES = 64,
-  RECORD_BYTES = 48
+  HEADER_BYTES = 68,
+  RECORD_BYTES = 48,
+  ORIGIN_BYTES = LAP_CONTENT_HASH_BYTES + 16,
+  STAGING_BYTES = 1 << 20 /* what is read from a cache at once */
+};
+
+/* Flags of the header. */
+enum {
+  FLAG_PLAIN_UNTIL_CONVERTED = 1,
+  FLAG_ORIGINS = 2 /* they follow the ids */
 };
 static const char MAGIC[8] = {'L', 'A', 'P', 'K', 'V', '\r', '\n', 0x1a};
 
@@ -32,7 +41,8 @@ typedef struct sink {
   FILE *file;
   struct sha256_ctx hash;
   bool failed;
-  unsigned char *row; /* room for the widest */
+  unsigned char *staging; /* room for a position of any plane, STAGING_BYTES at least */
+  size_t staging_bytes;
 } sink;
 
 static void put(sink *to, const void *data, size_t bytes) {
@@ -58,16 +68,21 @@ static uint32_t fetch_u32(const unsigned char *p) {
   return (uint32_t)(p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
 }
 
-static void write_header(unsigned char out[HEADER_BYTES], const lap_kv *kv, int copies,
+static uint32_t flags_of(const lap_kv *kv, lap_keys keys) {
+  return (kv->plain_until_converted ? FLAG_PLAIN_UNTIL_CONVERTED : 0u) | (keys.origins ? FLAG_ORIGINS : 0u);
+}
+
+static void write_header(unsigned char out[HEADER_BYTES], const lap_kv *kv, int copies, lap_keys keys,
                          const unsigned char *fingerprint) {
   memset(out, 0, HEADER_BYTES);
   memcpy(out, MAGIC, sizeof MAGIC);
-  store_u32(out + 8, SNAPSHOT_VERSION);
+  store_u32(out + 8, LAP_SNAPSHOT_VERSION);
   store_u32(out + 12, (uint32_t)kv->caches);
   store_u64(out + 16, (uint64_t)lap_kv_length(kv));
   memcpy(out + 24, fingerprint, LAP_FINGERPRINT_BYTES);
-  store_u32(out + 56, kv->plain_until_converted);
+  store_u32(out + 56, flags_of(kv, keys));
   store_u32(out + 60, (uint32_t)copies);
+  store_u32(out + 64, LAP_KERNEL_CONTRACT);
 }
 
 static void write_record(unsigned char out[RECORD_BYTES], const lap_cache_shape *shape, int64_t oldest,
@@ -110,27 +125,47 @@ static void put_records(sink *to, const lap_kv *kv, state held) {
   }
 }
 
+/* Positions [from, to) of a plane, as many at once as the staging buffer takes. */
+static void put_plane(sink *to, const lap_cache *cache, int plane, int64_t from, int64_t end) {
+  size_t bytes = lap_cache_plane_bytes(cache, plane);
+  int64_t most = (int64_t)(to->staging_bytes / bytes);
+  while (from < end) {
+    int64_t count = end - from < most ? end - from : most;
+    lap_cache_read(cache, plane, from, from + count, to->staging);
+    put(to, to->staging, (size_t)count * bytes);
+    from += count;
+  }
+}
+
 static void put_planes(sink *to, const lap_kv *kv, state held) {
   for (int i = 0; i < kv->caches; i++)
     for (int plane = 0; held.cache[i] && plane < lap_cache_planes(held.cache[i]); plane++)
-      for (int64_t position = first_held(held, i); position < held.length; position++) {
-        lap_cache_read(held.cache[i], plane, position, position + 1, to->row);
-        put(to, to->row, lap_cache_plane_bytes(held.cache[i], plane));
-      }
+      put_plane(to, held.cache[i], plane, first_held(held, i), held.length);
+}
+
+static void put_keys(sink *to, lap_keys keys, int64_t length) {
+  for (int64_t i = 0; i < length; i++) {
+    unsigned char id[4];
+    store_u32(id, (uint32_t)keys.ids[i]);
+    put(to, id, sizeof id);
+  }
+  for (int64_t i = 0; keys.origins && i < length; i++) {
+    unsigned char origin[ORIGIN_BYTES];
+    memcpy(origin, keys.origins[i].content, LAP_CONTENT_HASH_BYTES);
+    store_u64(origin + LAP_CONTENT_HASH_BYTES, (uint64_t)keys.origins[i].index);
+    store_u64(origin + LAP_CONTENT_HASH_BYTES + 8, keys.origins[i].adapters);
+    put(to, origin, sizeof origin);
+  }
 }
 
 static void write_content(sink *to, const lap_kv *kv, lap_rings *const *rings, int count,
-                          const unsigned char *fingerprint, const int32_t *tokens) {
+                          const unsigned char *fingerprint, lap_keys keys) {
   unsigned char header[HEADER_BYTES], digest[SHA256_DIGEST_SIZE];
-  write_header(header, kv, count, fingerprint);
+  write_header(header, kv, count, keys, fingerprint);
   put(to, header, sizeof header);
   put_records(to, kv, own_state(kv));
   for (int i = 0; i < count; i++) put_records(to, kv, state_of(rings[i]));
-  for (int64_t i = 0; i < lap_kv_length(kv); i++) {
-    unsigned char id[4];
-    store_u32(id, (uint32_t)tokens[i]);
-    put(to, id, sizeof id);
-  }
+  put_keys(to, keys, lap_kv_length(kv));
   put_planes(to, kv, own_state(kv));
   for (int i = 0; i < count; i++) put_planes(to, kv, state_of(rings[i]));
   sha256_digest(&to->hash, sizeof digest, digest);
@@ -145,15 +180,18 @@ static uint64_t state_bytes(const lap_kv *kv, state held) {
   return bytes;
 }
 
-uint64_t lap_snapshot_bytes(const lap_kv *kv, lap_rings *const *rings, int count) {
-  uint64_t bytes = HEADER_BYTES + SHA256_DIGEST_SIZE + 4 * (uint64_t)lap_kv_length(kv);
+uint64_t lap_snapshot_bytes(const lap_kv *kv, lap_rings *const *rings, int count, lap_keys keys) {
+  int64_t length = lap_kv_length(kv);
+  bool has_origins = lap_origins_unless_zero(keys.origins, length) != NULL;
+  uint64_t bytes =
+      HEADER_BYTES + SHA256_DIGEST_SIZE + (uint64_t)length * (has_origins ? 4 + ORIGIN_BYTES : 4);
   bytes += state_bytes(kv, own_state(kv));
   for (int i = 0; i < count; i++) bytes += state_bytes(kv, state_of(rings[i]));
   return bytes;
 }
 
-static size_t widest_plane(const lap_kv *kv) {
-  size_t widest = 0;
+static size_t staging_bytes_for(const lap_kv *kv) {
+  size_t widest = STAGING_BYTES;
   for (int i = 0; i < kv->caches; i++)
     for (int plane = 0; plane < lap_cache_planes(kv->cache[i]); plane++) {
       size_t bytes = lap_cache_plane_bytes(kv->cache[i], plane);
@@ -163,14 +201,16 @@ static size_t widest_plane(const lap_kv *kv) {
 }
 
 lap_status lap_snapshot_save(const lap_kv *kv, lap_rings *const *rings, int count,
-                             const unsigned char fingerprint[LAP_FINGERPRINT_BYTES], const int32_t *tokens,
+                             const unsigned char fingerprint[LAP_FINGERPRINT_BYTES], lap_keys keys,
                              const char *path, lap_error *error) {
   lap_status status = LAP_OK;
   size_t name_bytes = strlen(path) + sizeof ".XXXXXX";
   char *temporary = malloc(name_bytes);
   int descriptor = -1;
-  sink to = {.row = malloc(widest_plane(kv))};
-  if (!temporary || !to.row) {
+  sink to = {.staging_bytes = staging_bytes_for(kv)};
+  to.staging = malloc(to.staging_bytes);
+  keys.origins = lap_origins_unless_zero(keys.origins, lap_kv_length(kv));
+  if (!temporary || !to.staging) {
     status = lap_fail(error, LAP_ERROR_MEMORY, "%s: out of memory to write a snapshot", path);
     goto cleanup;
   }
@@ -185,7 +225,7 @@ lap_status lap_snapshot_save(const lap_kv *kv, lap_rings *const *rings, int coun
     goto cleanup;
   }
   sha256_init(&to.hash);
-  write_content(&to, kv, rings, count, fingerprint, tokens);
+  write_content(&to, kv, rings, count, fingerprint, keys);
   if (to.failed || fflush(to.file) != 0 || fsync(descriptor) != 0) to.failed = true;
   int write_error = errno;
   if (fclose(to.file) != 0) to.failed = true;
@@ -195,14 +235,14 @@ lap_status lap_snapshot_save(const lap_kv *kv, lap_rings *const *rings, int coun
     unlink(temporary);
   }
 cleanup:
-  free(to.row);
+  free(to.staging);
   free(temporary);
   return status;
 }
 
 lap_status lap_kv_save(const lap_kv *kv, const unsigned char fingerprint[LAP_FINGERPRINT_BYTES],
                        const int32_t *tokens, const char *path, lap_error *error) {
-  return lap_snapshot_save(kv, NULL, 0, fingerprint, tokens, path, error);
+  return lap_snapshot_save(kv, NULL, 0, fingerprint, (lap_keys){.ids = tokens}, path, error);
 }
 
 /* ---- reading ---- */
@@ -211,7 +251,8 @@ lap_status lap_kv_save(const lap_kv *kv, const unsigned char fingerprint[LAP_FIN
 typedef struct layout {
   int64_t length;
   int copies;
-  size_t tokens; /* offsets */
+  size_t tokens;  /* offsets */
+  size_t origins; /* equal to the next where there are none */
   size_t rows;
 } layout;
 
@@ -220,9 +261,9 @@ static lap_status check_magic(const unsigned char *data, size_t bytes, const cha
     return lap_fail(error, LAP_ERROR_FORMAT, "%s: header: %zu bytes are too few for a snapshot", path, bytes);
   if (memcmp(data, MAGIC, sizeof MAGIC) != 0)
     return lap_fail(error, LAP_ERROR_FORMAT, "%s: magic: not a snapshot of this program", path);
-  if (fetch_u32(data + 8) != SNAPSHOT_VERSION)
-    return lap_fail(error, LAP_ERROR_FORMAT, "%s: version: %u, this program reads %d", path,
-                    fetch_u32(data + 8), SNAPSHOT_VERSION);
+  if (fetch_u32(data + 8) != LAP_SNAPSHOT_VERSION)
+    return lap_fail(error, LAP_ERROR_STATE, "%s: version: %u, this program reads %d", path,
+                    fetch_u32(data + 8), LAP_SNAPSHOT_VERSION);
   return LAP_OK;
 }
 
@@ -237,22 +278,35 @@ static lap_status check_sum(const unsigned char *data, size_t bytes, const char 
   return LAP_OK;
 }
 
+static bool is_plain_until_converted(const unsigned char *header) {
+  return fetch_u32(header + 56) & FLAG_PLAIN_UNTIL_CONVERTED;
+}
+
 static lap_status check_header(const lap_kv *kv, const unsigned char *fingerprint, const unsigned char *data,
                                uint64_t bytes, const char *path, layout *out, lap_error *error) {
   out->length = (int64_t)fetch_u64(data + 16);
-  uint32_t copies = fetch_u32(data + 60);
+  uint32_t flags = fetch_u32(data + 56), copies = fetch_u32(data + 60);
+  if (fetch_u32(data + 64) != LAP_KERNEL_CONTRACT)
+    return lap_fail(error, LAP_ERROR_STATE,
+                    "%s: contract: made by version %u of the arithmetic, this program's is %d", path,
+                    fetch_u32(data + 64), LAP_KERNEL_CONTRACT);
   if (memcmp(data + 24, fingerprint, LAP_FINGERPRINT_BYTES) != 0)
     return lap_fail(error, LAP_ERROR_STATE, "%s: fingerprint: made with another checkpoint", path);
-  if (fetch_u32(data + 12) != (uint32_t)kv->caches || fetch_u32(data + 56) != kv->plain_until_converted)
+  if (flags & ~(uint32_t)(FLAG_PLAIN_UNTIL_CONVERTED | FLAG_ORIGINS))
+    return lap_fail(error, LAP_ERROR_FORMAT, "%s: header: flags %#x", path, flags);
+  if (fetch_u32(data + 12) != (uint32_t)kv->caches ||
+      is_plain_until_converted(data) != kv->plain_until_converted)
     return lap_fail(error, LAP_ERROR_STATE, "%s: header: made with another KV setting", path);
   if (copies > LAP_SNAPSHOT_RINGS)
     return lap_fail(error, LAP_ERROR_FORMAT, "%s: header: %u copies of the rings", path, copies);
   out->copies = (int)copies;
   out->tokens = HEADER_BYTES + (size_t)(1 + out->copies) * (size_t)kv->caches * RECORD_BYTES;
-  if (out->length < 0 || (uint64_t)out->length > bytes / 4 ||
-      out->tokens + 4 * (uint64_t)out->length + SHA256_DIGEST_SIZE > bytes)
+  size_t key_bytes = flags & FLAG_ORIGINS ? 4 + ORIGIN_BYTES : 4;
+  if (out->length < 0 || (uint64_t)out->length > bytes / key_bytes ||
+      out->tokens + key_bytes * (uint64_t)out->length + SHA256_DIGEST_SIZE > bytes)
     return lap_fail(error, LAP_ERROR_FORMAT, "%s: header: length %lld", path, (long long)out->length);
-  out->rows = out->tokens + 4 * (size_t)out->length;
+  out->origins = out->tokens + 4 * (size_t)out->length;
+  out->rows = out->tokens + key_bytes * (size_t)out->length;
   return LAP_OK;
 }
 
@@ -325,6 +379,28 @@ static lap_status load_tokens(const lap_kv *kv, const unsigned char *data, int64
   return LAP_OK;
 }
 
+/* NULL where the file holds none. */
+static lap_status load_origins(const unsigned char *data, const layout *at, const char *path,
+                               lap_origin **origins, lap_error *error) {
+  *origins = NULL;
+  if (at->origins == at->rows) return LAP_OK;
+  *origins = malloc((size_t)at->length * sizeof **origins);
+  if (!*origins)
+    return lap_fail(error, LAP_ERROR_MEMORY, "%s: out of memory for %lld origins", path,
+                    (long long)at->length);
+  data += at->origins;
+  for (int64_t i = 0; i < at->length; i++, data += ORIGIN_BYTES) {
+    lap_origin *origin = &(*origins)[i];
+    memcpy(origin->content, data, LAP_CONTENT_HASH_BYTES);
+    origin->index = (int64_t)fetch_u64(data + LAP_CONTENT_HASH_BYTES);
+    origin->adapters = fetch_u64(data + LAP_CONTENT_HASH_BYTES + 8);
+    if (!lap_origin_is_valid(origin))
+      return lap_fail(error, LAP_ERROR_FORMAT, "%s: origin %lld: index %lld", path, (long long)i,
+                      (long long)origin->index);
+  }
+  return LAP_OK;
+}
+
 lap_status lap_snapshot_peek(const lap_kv *kv, const unsigned char fingerprint[LAP_FINGERPRINT_BYTES],
                              const char *path, lap_snapshot_head *head, lap_error *error) {
   char *data = NULL;
@@ -347,6 +423,7 @@ lap_status lap_snapshot_peek(const lap_kv *kv, const unsigned char fingerprint[L
     status = check_records(kv, &at, (unsigned char *)data, head->bytes, path, head->state, error);
   if (status == LAP_OK)
     status = load_tokens(kv, (unsigned char *)data + at.tokens, at.length, path, &head->tokens, error);
+  if (status == LAP_OK) status = load_origins((unsigned char *)data, &at, path, &head->origins, error);
   free(data);
   if (status != LAP_OK) {
     lap_snapshot_head_free(head);
@@ -359,6 +436,7 @@ lap_status lap_snapshot_peek(const lap_kv *kv, const unsigned char fingerprint[L
 
 void lap_snapshot_head_free(lap_snapshot_head *head) {
   free(head->tokens);
+  free(head->origins);
   *head = (lap_snapshot_head){0};
 }
 
@@ -399,14 +477,15 @@ static lap_status load_states(lap_kv *kv, const layout *at, const unsigned char 
 }
 
 lap_status lap_snapshot_load(lap_kv *kv, const unsigned char fingerprint[LAP_FINGERPRINT_BYTES],
-                             const char *path, int32_t **tokens, int64_t *length, lap_rings **rings,
-                             int *count, lap_error *error) {
+                             const char *path, int32_t **tokens, lap_origin **origins, int64_t *length,
+                             lap_rings **rings, int *count, lap_error *error) {
   char *content;
   size_t bytes;
   lap_kv *fresh = NULL;
   layout at = {0};
   lap_reach reach[1 + LAP_SNAPSHOT_RINGS];
   *tokens = NULL;
+  *origins = NULL;
   *length = 0;
   *count = 0;
   memset(rings, 0, LAP_SNAPSHOT_RINGS * sizeof *rings);
@@ -414,10 +493,11 @@ lap_status lap_snapshot_load(lap_kv *kv, const unsigned char fingerprint[LAP_FIN
   const unsigned char *data = (const unsigned char *)content;
   if (status == LAP_OK) status = check_magic(data, bytes, path, error);
   if (status == LAP_OK) status = check_sum(data, bytes, path, error);
-  if (status == LAP_OK) status = lap_kv_create(kv->plan, fetch_u32(data + 56) == 1, &fresh, error);
+  if (status == LAP_OK) status = lap_kv_create(kv->plan, is_plain_until_converted(data), &fresh, error);
   if (status == LAP_OK) status = check_header(fresh, fingerprint, data, bytes, path, &at, error);
   if (status == LAP_OK) status = check_records(fresh, &at, data, bytes, path, reach, error);
   if (status == LAP_OK) status = load_tokens(fresh, data + at.tokens, at.length, path, tokens, error);
+  if (status == LAP_OK) status = load_origins(data, &at, path, origins, error);
   if (status == LAP_OK) status = load_states(fresh, &at, data, reach, rings, error);
   if (status == LAP_OK) {
     swap(kv, fresh);
@@ -426,7 +506,9 @@ lap_status lap_snapshot_load(lap_kv *kv, const unsigned char fingerprint[LAP_FIN
   } else {
     for (int i = 0; i < LAP_SNAPSHOT_RINGS; i++) lap_rings_destroy(rings[i]);
     free(*tokens);
+    free(*origins);
     *tokens = NULL;
+    *origins = NULL;
   }
   lap_kv_destroy(fresh);
   free(content);
@@ -436,8 +518,20 @@ lap_status lap_snapshot_load(lap_kv *kv, const unsigned char fingerprint[LAP_FIN
 lap_status lap_kv_load(lap_kv *kv, const unsigned char fingerprint[LAP_FINGERPRINT_BYTES], const char *path,
                        int32_t **tokens, int64_t *count, lap_error *error) {
   lap_rings *rings[LAP_SNAPSHOT_RINGS];
+  lap_origin *origins;
   int copies;
-  lap_status status = lap_snapshot_load(kv, fingerprint, path, tokens, count, rings, &copies, error);
+  lap_kv *loaded;
+  lap_status status = lap_kv_create(kv->plan, false, &loaded, error);
+  if (status != LAP_OK) return status;
+  status = lap_snapshot_load(loaded, fingerprint, path, tokens, &origins, count, rings, &copies, error);
   for (int i = 0; status == LAP_OK && i < copies; i++) lap_rings_destroy(rings[i]);
+  if (status == LAP_OK && origins) {
+    status = lap_fail(error, LAP_ERROR_UNSUPPORTED, "%s: origins: it holds more than tokens", path);
+    free(*tokens);
+    free(origins);
+    *tokens = NULL;
+  }
+  if (status == LAP_OK) swap(kv, loaded);
+  lap_kv_destroy(loaded);
   return status;
 }

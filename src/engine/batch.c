@@ -25,7 +25,9 @@ static const uint64_t default_directory_bytes = (uint64_t)8 << 30;
 struct lap_job {
   lap_job_request request;
   lap_job_record record;
-  int32_t *ids; /* the prompt */
+  int32_t *ids;           /* the prompt's keys */
+  lap_origin *origins;    /* NULL: all zero */
+  lap_origin next_origin; /* of all that is generated */
   lap_sequence *sequence;
   size_t reserved;
   int32_t next;
@@ -139,6 +141,13 @@ static void release_waiting(const lap_batch *batch, const lap_job *job) {
     if (other->begins == job) other->begins = NULL;
 }
 
+static void free_job(lap_job *job) {
+  if (!job) return;
+  free(job->ids);
+  free(job->origins);
+  free(job);
+}
+
 /* `error` only where the job has failed: its sequence is not kept then. */
 static void end(lap_batch *batch, lap_job *job, lap_job_end how, const lap_error *error) {
   leave_list(batch, job);
@@ -154,8 +163,7 @@ static void end(lap_batch *batch, lap_job *job, lap_job_end how, const lap_error
   if (error) job->record.error = *error;
   job->record.ended = lap_seconds();
   job->request.ended(job->request.context, &job->record);
-  free(job->ids);
-  free(job);
+  free_job(job);
 }
 
 void lap_batch_cancel(lap_batch *batch, lap_job *job) {
@@ -200,6 +208,10 @@ static lap_status check_request(const lap_batch *batch, const lap_job_request *r
     if (request->ids[i] < 0 || request->ids[i] >= vocab)
       return lap_fail(error, LAP_ERROR_ARGUMENT, "token %lld: id %d is not in the vocabulary of %d",
                       (long long)i, request->ids[i], vocab);
+  for (int64_t i = 0; request->origins && i < request->count; i++)
+    if (!lap_origin_is_valid(&request->origins[i]))
+      return lap_fail(error, LAP_ERROR_ARGUMENT, "origin %lld: index %lld", (long long)i,
+                      (long long)request->origins[i].index);
   size_t need = need_of(batch, request);
   if (batch->kv_bytes && need > batch->kv_bytes)
     return lap_fail(
@@ -211,21 +223,38 @@ static lap_status check_request(const lap_batch *batch, const lap_job_request *r
   return LAP_OK;
 }
 
+/* NULL: out of memory. */
+static lap_job *make_job(const lap_job_request *request) {
+  size_t count = (size_t)request->count;
+  const lap_origin *origins = lap_origins_unless_zero(request->origins, request->count);
+  lap_job *job = calloc(1, sizeof *job);
+  if (!job) return NULL;
+  job->ids = malloc(count * sizeof *job->ids);
+  if (origins) job->origins = malloc(count * sizeof *job->origins);
+  if (!job->ids || (origins && !job->origins)) {
+    free_job(job);
+    return NULL;
+  }
+  memcpy(job->ids, request->ids, count * sizeof *job->ids);
+  if (origins) {
+    memcpy(job->origins, origins, count * sizeof *job->origins);
+    job->next_origin.adapters = origins[count - 1].adapters;
+  }
+  job->request = *request;
+  job->request.ids = job->ids;
+  job->request.origins = job->origins;
+  return job;
+}
+
 lap_status lap_batch_submit(lap_batch *batch, const lap_job_request *request, lap_job **out,
                             lap_error *error) {
   *out = NULL;
   lap_status status = check_request(batch, request, error);
   if (status != LAP_OK) return status;
-  lap_job *job = calloc(1, sizeof *job);
-  if (job) job->ids = malloc((size_t)request->count * sizeof *job->ids);
-  if (!job || !job->ids) {
-    free(job);
+  lap_job *job = make_job(request);
+  if (!job)
     return lap_fail(error, LAP_ERROR_MEMORY, "out of memory for a prompt of %lld tokens",
                     (long long)request->count);
-  }
-  memcpy(job->ids, request->ids, (size_t)request->count * sizeof *job->ids);
-  job->request = *request;
-  job->request.ids = job->ids;
   job->reserved = need_of(batch, request);
   job->record.prompt_tokens = request->count;
   job->record.submitted = lap_seconds();
@@ -241,16 +270,19 @@ const lap_job_record *lap_job_get_record(const lap_job *job) {
   return &job->record;
 }
 
+static lap_keys prompt_of(const lap_job *job) {
+  return (lap_keys){job->ids, job->origins};
+}
+
 static int64_t common_prompt(const lap_job *a, const lap_job *b) {
-  int64_t n = 0, most = a->request.count < b->request.count ? a->request.count : b->request.count;
-  while (n < most && a->ids[n] == b->ids[n]) n++;
-  return n;
+  int64_t most = a->request.count < b->request.count ? a->request.count : b->request.count;
+  return lap_keys_common(prompt_of(a), prompt_of(b), most);
 }
 
 /* The running job that is about to read more of this one's prompt than can be had now; `*common` of it. */
 static lap_job *reader_of(const lap_batch *batch, const lap_job *job, int64_t *common) {
   int64_t best =
-      lap_prompt_cache_look(batch->cache, job->ids, job->request.count, batch->used, batch->parallel);
+      lap_prompt_cache_look(batch->cache, prompt_of(job), job->request.count, batch->used, batch->parallel);
   lap_job *reader = NULL;
   best += WORTH_WAITING - 1;
   for (int i = 0; i < batch->parallel; i++) {
@@ -283,7 +315,7 @@ static bool waits_for_reader(lap_batch *batch, lap_job *job) {
 
 static void start(lap_batch *batch, lap_job *job, int slot) {
   lap_error error;
-  lap_status status = lap_prompt_cache_take(batch->cache, job->ids, job->request.count, batch->used,
+  lap_status status = lap_prompt_cache_take(batch->cache, prompt_of(job), job->request.count, batch->used,
                                             batch->parallel, &job->sequence, &error);
   if (status != LAP_OK) {
     end(batch, job, LAP_JOB_FAILED, &error);
@@ -355,12 +387,18 @@ static void plan_rows(lap_batch *batch) {
   divide(prompt, prompts, answers ? batch->chunk_beside : batch->passes.chunk);
 }
 
+/* What the job's rows of a pass are, the first of which stands at `position`. */
+static lap_keys keys_at(const lap_job *job, int64_t position) {
+  if (job->record.state == LAP_JOB_PROMPT) return lap_keys_from(prompt_of(job), position);
+  return (lap_keys){&job->next, &job->next_origin};
+}
+
 static lap_segment segment_of(const lap_batch *batch, int slot) {
   const lap_job *job = batch->slot[slot];
   bool answers = job->record.state == LAP_JOB_ANSWER, wanted = answers || job->rows == remaining(job);
   return (lap_segment){
       .kv = job->sequence->kv,
-      .ids = answers ? &job->next : job->ids + lap_sequence_length(job->sequence),
+      .ids = keys_at(job, lap_sequence_length(job->sequence)).ids,
       .count = job->rows,
       .logits_from = wanted ? job->rows - 1 : job->rows,
       .logits = batch->logits + (size_t)slot * (size_t)batch->model->plan->vocab_size,
@@ -398,7 +436,8 @@ static bool all_finite(const float *x, int n) {
 /* A slot's part of a pass has run. */
 static void advance(lap_batch *batch, int slot, const lap_segment *segment, const lap_error *numeric) {
   lap_job *job = batch->slot[slot];
-  lap_sequence_append(job->sequence, segment->ids, segment->count);
+  int64_t first = lap_sequence_length(job->sequence) - segment->count;
+  lap_sequence_append(job->sequence, keys_at(job, first), segment->count);
   if (job->record.state == LAP_JOB_PROMPT) {
     job->record.evaluated_tokens += segment->count;
     batch->stats.prompt_tokens += segment->count;
@@ -436,7 +475,8 @@ bool lap_batch_step(lap_batch *batch) {
     lap_job *job = batch->slot[i];
     lap_error error;
     if (!job) continue;
-    if (lap_prompt_cache_reserve(batch->cache, job->sequence, job->rows, &error) != LAP_OK) {
+    lap_keys next = keys_at(job, lap_sequence_length(job->sequence));
+    if (lap_prompt_cache_reserve(batch->cache, job->sequence, next, job->rows, &error) != LAP_OK) {
       end(batch, job, LAP_JOB_FAILED, &error);
       continue;
     }

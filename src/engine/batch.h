@@ -81,6 +81,9 @@ typedef void lap_job_ended(void *context, const lap_job_record *record);
 typedef struct lap_job_request {
   const int32_t *ids; /* [count] >= 1, copied */
   int64_t count;
+  /* Of the prompt's positions: [count], copied, or NULL: all zero. The answer is written with the adapters of
+   * the prompt's last position. */
+  const lap_origin *origins;
   int64_t max_tokens; /* 0: as many as the context limit allows */
   lap_choose *choose;
   lap_job_ended *ended;
@@ -96,9 +99,9 @@ void lap_batch_destroy(lap_batch *batch);
 /* The context limit in force. */
 int64_t lap_batch_context(const lap_batch *batch);
 
-/* `*out` is valid until its `ended` is called. Errors: ARGUMENT (no token; an id outside the vocabulary; a
- * prompt over the context limit, or a request over kv_bytes, with both numbers), MEMORY. `ended` is not
- * called then. */
+/* `*out` is valid until its `ended` is called. Errors: ARGUMENT (no token; an id outside the vocabulary;
+ * an origin that contradicts itself; a prompt over the context limit, or a request over kv_bytes, with both
+ * numbers), MEMORY. `ended` is not called then. */
 lap_status lap_batch_submit(lap_batch *batch, const lap_job_request *request, lap_job **out,
                             lap_error *error);
 

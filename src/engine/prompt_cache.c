@@ -69,7 +69,7 @@ void lap_prompt_cache_clear(lap_prompt_cache *cache) {
 /* True if `longer` serves whatever `sequence` could, or nearly so. */
 static bool covers(const lap_sequence *longer, const lap_sequence *sequence) {
   int64_t length = lap_sequence_length(sequence);
-  return lap_sequence_common(longer, sequence->tokens, length) == length &&
+  return lap_sequence_common(longer, lap_sequence_keys(sequence), length) == length &&
          lap_sequence_reach(longer, length) >= length - SHORT_TAIL;
 }
 
@@ -132,8 +132,8 @@ typedef struct found {
   int file; /* the others are -1 or NULL */
 } found;
 
-static bool is_better(found *best, const lap_sequence *sequence, const int32_t *ids, int64_t count) {
-  int64_t common = lap_sequence_common(sequence, ids, count), length = lap_sequence_reach(sequence, common);
+static bool is_better(found *best, const lap_sequence *sequence, lap_keys keys, int64_t count) {
+  int64_t common = lap_sequence_common(sequence, keys, count), length = lap_sequence_reach(sequence, common);
   if (common > best->common) best->common = common;
   if (length <= best->length) return false;
   best->length = length;
@@ -141,17 +141,17 @@ static bool is_better(found *best, const lap_sequence *sequence, const int32_t *
 }
 
 /* Among equal ones an entry of memory is preferred, and the one put there last. */
-static found find(const lap_prompt_cache *cache, const int32_t *ids, int64_t count, lap_sequence *const *used,
+static found find(const lap_prompt_cache *cache, lap_keys keys, int64_t count, lap_sequence *const *used,
                   int users) {
   found best = {.entry = -1, .file = -1};
   count--; /* one token is left to compute */
   for (int i = cache->entries - 1; i >= 0; i--)
-    if (is_better(&best, cache->entry[i].sequence, ids, count)) best.entry = i;
+    if (is_better(&best, cache->entry[i].sequence, keys, count)) best.entry = i;
   for (int i = 0; i < users; i++)
-    if (used[i] && is_better(&best, used[i], ids, count)) best.used = used[i];
+    if (used[i] && is_better(&best, used[i], keys, count)) best.used = used[i];
   int file = -1;
   int64_t common = 0;
-  int64_t length = cache->store ? lap_prompt_store_find(cache->store, ids, count, &file, &common) : 0;
+  int64_t length = cache->store ? lap_prompt_store_find(cache->store, keys, count, &file, &common) : 0;
   if (common > best.common) best.common = common;
   if (length >= best.length + WORTH_READING) {
     best.length = length;
@@ -160,9 +160,9 @@ static found find(const lap_prompt_cache *cache, const int32_t *ids, int64_t cou
   return best;
 }
 
-int64_t lap_prompt_cache_look(const lap_prompt_cache *cache, const int32_t *ids, int64_t count,
+int64_t lap_prompt_cache_look(const lap_prompt_cache *cache, lap_keys keys, int64_t count,
                               lap_sequence *const *used, int users) {
-  return find(cache, ids, count, used, users).length;
+  return find(cache, keys, count, used, users).length;
 }
 
 /* Notes the places of a prompt that are worth going back to. */
@@ -214,12 +214,12 @@ static lap_status fetch(lap_prompt_cache *cache, const found *best, lap_sequence
   return rewind_to(remove_entry(cache, best->entry), best->length, out, error);
 }
 
-lap_status lap_prompt_cache_take(lap_prompt_cache *cache, const int32_t *ids, int64_t count,
+lap_status lap_prompt_cache_take(lap_prompt_cache *cache, lap_keys keys, int64_t count,
                                  lap_sequence *const *used, int users, lap_sequence **out, lap_error *error) {
   found best;
   lap_status status;
   do { /* again where a file was found and is of no use: it is not found a second time */
-    best = find(cache, ids, count, used, users);
+    best = find(cache, keys, count, used, users);
     status = fetch(cache, &best, out, error);
   } while (status == LAP_OK && !*out);
   if (status != LAP_OK) { /* memory: give up what is kept, and start from nothing */
@@ -236,12 +236,12 @@ lap_status lap_prompt_cache_take(lap_prompt_cache *cache, const int32_t *ids, in
   return LAP_OK;
 }
 
-lap_status lap_prompt_cache_reserve(lap_prompt_cache *cache, lap_sequence *sequence, int64_t count,
-                                    lap_error *error) {
-  lap_status status = lap_sequence_reserve(sequence, count, error);
+lap_status lap_prompt_cache_reserve(lap_prompt_cache *cache, lap_sequence *sequence, lap_keys next,
+                                    int64_t count, lap_error *error) {
+  lap_status status = lap_sequence_reserve(sequence, next, count, error);
   if (status == LAP_ERROR_MEMORY && cache->entries > 0) {
     lap_prompt_cache_clear(cache);
-    status = lap_sequence_reserve(sequence, count, error);
+    status = lap_sequence_reserve(sequence, next, count, error);
   }
   if (status != LAP_OK) return status;
   for (int64_t position; (position = lap_sequence_take_due(sequence, count)) >= 0;)

@@ -1,8 +1,8 @@
 /* prompt_cache.h: sequences that have ended, kept for requests that begin as they did.
  *
- * A request gets the sequence with the longest beginning in common, taken back to where the two part; by the
- * numerics contract its results are those of a cold start, bit for bit. At least one token is always left to
- * compute.
+ * A request gets the sequence with the longest beginning in common (of keys: cache/key.h), taken back to
+ * where the two part; by the numerics contract its results are those of a cold start, bit for bit. At least
+ * one token is always left to compute.
  *
  * The sequence is moved where the request goes on from its end or nearly so: what is lost is a few tokens,
  * that cost about one decode step to compute again. Else it is copied, so that two conversations with a
@@ -44,20 +44,20 @@ lap_status lap_prompt_cache_create(lap_model *model, size_t bytes, const char *d
 /* All sequences that were taken must have been given back. Writes what is not in the directory yet. */
 void lap_prompt_cache_destroy(lap_prompt_cache *cache);
 
-/* How many tokens of a prompt `ids` [count >= 1] lap_prompt_cache_take would save. `used` [users] are
+/* How many tokens of a prompt `keys` [count >= 1] lap_prompt_cache_take would save. `used` [users] are
  * sequences in use; NULL ones are skipped. */
-int64_t lap_prompt_cache_look(const lap_prompt_cache *cache, const int32_t *ids, int64_t count,
+int64_t lap_prompt_cache_look(const lap_prompt_cache *cache, lap_keys keys, int64_t count,
                               lap_sequence *const *used, int users);
 
 /* A sequence for the prompt that holds a beginning of it, at most all tokens but the last; the caller's.
  * Errors: MEMORY. */
-lap_status lap_prompt_cache_take(lap_prompt_cache *cache, const int32_t *ids, int64_t count,
+lap_status lap_prompt_cache_take(lap_prompt_cache *cache, lap_keys keys, int64_t count,
                                  lap_sequence *const *used, int users, lap_sequence **out, lap_error *error);
 
-/* Room in a sequence in use for `count` more tokens; what is worth going back to and would be lost is marked.
+/* Room in a sequence in use for `next` [count]; what is worth going back to and would be lost is marked.
  * Errors: MEMORY, after everything kept was given up. */
-lap_status lap_prompt_cache_reserve(lap_prompt_cache *cache, lap_sequence *sequence, int64_t count,
-                                    lap_error *error);
+lap_status lap_prompt_cache_reserve(lap_prompt_cache *cache, lap_sequence *sequence, lap_keys next,
+                                    int64_t count, lap_error *error);
 
 /* Takes over a sequence that is no longer in use. */
 void lap_prompt_cache_put(lap_prompt_cache *cache, lap_sequence *sequence);

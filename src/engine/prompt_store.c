@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "cache/snapshot.h"
+#include "pass/pass.h"
 
 #define PREFIX "lapidary-"
 #define SUFFIX ".kv"
@@ -192,21 +193,22 @@ static int64_t reach_of(const lap_snapshot_head *head, int64_t wanted) {
   return best;
 }
 
-static int64_t common_tokens(const lap_snapshot_head *head, const int32_t *ids, int64_t count) {
-  int64_t n = 0;
-  if (count > head->length) count = head->length;
-  while (n < count && head->tokens[n] == ids[n]) n++;
-  return n;
+static lap_keys keys_of(const lap_snapshot_head *head) {
+  return (lap_keys){head->tokens, head->origins};
 }
 
-int64_t lap_prompt_store_find(const lap_prompt_store *store, const int32_t *ids, int64_t count, int *file,
+static int64_t common_with(const lap_snapshot_head *head, lap_keys keys, int64_t count) {
+  return lap_keys_common(keys_of(head), keys, count < head->length ? count : head->length);
+}
+
+int64_t lap_prompt_store_find(const lap_prompt_store *store, lap_keys keys, int64_t count, int *file,
                               int64_t *common) {
   int64_t best = 0;
   *common = 0;
   for (int i = 0; i < store->files; i++) {
     const lap_snapshot_head *head = &store->file[i].head;
     if (!head->tokens) continue;
-    int64_t same = common_tokens(head, ids, count), length = reach_of(head, same);
+    int64_t same = common_with(head, keys, count), length = reach_of(head, same);
     if (same > *common) *common = same;
     if (length <= best) continue;
     best = length;
@@ -231,12 +233,12 @@ static lap_status load(const lap_prompt_store *store, const stored *file, lap_se
   lap_rings *rings[LAP_SNAPSHOT_RINGS];
   int count;
   lap_status status = lap_snapshot_load(sequence->kv, store->fingerprint, path, &sequence->tokens,
-                                        &sequence->capacity, rings, &count, error);
+                                        &sequence->origins, &sequence->capacity, rings, &count, error);
   if (status == LAP_OK) {
     for (int i = 0; i < count; i++)
       lap_sequence_adopt(sequence, rings[i], total, NULL); /* if memory permits */
     if (sequence->capacity != file->head.length ||
-        memcmp(sequence->tokens, file->head.tokens, (size_t)file->head.length * sizeof(int32_t)) != 0)
+        lap_sequence_common(sequence, keys_of(&file->head), file->head.length) < file->head.length)
       status = lap_fail(error, LAP_ERROR_FORMAT, "%s: tokens: not those that were in it before", path);
   }
   free(path);
@@ -262,20 +264,27 @@ lap_sequence *lap_prompt_store_load(lap_prompt_store *store, int file, size_t *t
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* The name says the checkpoint, the KV setting and the tokens. */
+/* The name says what decides the content: versions, the checkpoint, the KV setting and the keys. */
 static void name_of(const lap_prompt_store *store, const lap_sequence *sequence,
                     char out[sizeof PREFIX + BASE16_ENCODE_LENGTH(HASH_BYTES) + sizeof SUFFIX]) {
   struct sha256_ctx hash;
   uint8_t digest[SHA256_DIGEST_SIZE];
+  const uint8_t versions[2] = {LAP_SNAPSHOT_VERSION, LAP_KERNEL_CONTRACT};
+  int64_t length = lap_sequence_length(sequence);
+  lap_keys keys = lap_sequence_keys(sequence);
+  keys.origins = lap_origins_unless_zero(keys.origins, length);
   sha256_init(&hash);
+  sha256_update(&hash, sizeof versions, versions);
   sha256_update(&hash, LAP_MODEL_FINGERPRINT_BYTES, store->fingerprint);
   for (int i = 0; i < store->kv->caches; i++) {
     const lap_cache_shape *shape = lap_cache_get_shape(store->kv->cache[i]);
     const uint8_t kind[2] = {(uint8_t)shape->bits, (uint8_t)shape->group_size};
     sha256_update(&hash, sizeof kind, kind);
   }
-  sha256_update(&hash, (size_t)lap_sequence_length(sequence) * sizeof *sequence->tokens,
-                (const uint8_t *)sequence->tokens);
+  sha256_update(&hash, sizeof length, (const uint8_t *)&length); /* where ids end and origins begin */
+  sha256_update(&hash, (size_t)length * sizeof *keys.ids, (const uint8_t *)keys.ids);
+  if (keys.origins)
+    sha256_update(&hash, (size_t)length * sizeof *keys.origins, (const uint8_t *)keys.origins);
   sha256_digest(&hash, sizeof digest, digest);
   char *at = stpcpy(out, PREFIX);
   base16_encode_update(at, HASH_BYTES, digest);
@@ -300,13 +309,13 @@ static int list_rings(const lap_sequence *sequence, lap_rings *out[LAP_SNAPSHOT_
   return count;
 }
 
-/* Files whose tokens the new one begins with, and which it can go back to, are of no more use. */
+/* Files whose keys the new one begins with, and which it can go back to, are of no more use. */
 static void remove_superseded(lap_prompt_store *store, const char *name) {
   int newest = find_name(store, name);
   for (int i = store->files - 1; newest >= 0 && i >= 0; i--) {
     const lap_snapshot_head *head = &store->file[i].head, *by = &store->file[newest].head;
     if (i == newest || !head->tokens || !by->tokens) continue;
-    if (common_tokens(by, head->tokens, head->length) < head->length ||
+    if (common_with(by, keys_of(head), head->length) < head->length ||
         reach_of(by, head->length) < head->length)
       continue;
     remove_file(store, i);
@@ -326,12 +335,12 @@ void lap_prompt_store_save(lap_prompt_store *store, const lap_sequence *sequence
   }
   if (known >= 0) remove_file(store, known); /* damaged */
   int count = list_rings(sequence, rings, &extra);
-  uint64_t bytes = lap_snapshot_bytes(sequence->kv, rings, count);
+  uint64_t bytes = lap_snapshot_bytes(sequence->kv, rings, count, lap_sequence_keys(sequence));
   char *path = path_of(store, name);
   if (path && bytes <= store->limit) {
     shrink(store, store->limit - bytes);
-    if (lap_snapshot_save(sequence->kv, rings, count, store->fingerprint, sequence->tokens, path, &reason) ==
-        LAP_OK) {
+    if (lap_snapshot_save(sequence->kv, rings, count, store->fingerprint, lap_sequence_keys(sequence), path,
+                          &reason) == LAP_OK) {
       store->stats.saved++;
       add(store, name);
       remove_superseded(store, name);

@@ -4,7 +4,7 @@
  * and believed only as far as the snapshot's own checks go; a file that cannot be used is counted and left
  * alone. The files of other checkpoints and of other processes may stand in the same directory.
  *
- * The index in memory holds the tokens of each file and not its keys and values: a few bytes for a token that
+ * The index in memory holds the keys of each file and not its keys and values: a few bytes for a token that
  * takes thousands in the file. The directory's size is bounded by removing the files that were used least
  * recently, by their time, whoever wrote them, if they are named as ours are. */
 #ifndef LAP_ENGINE_PROMPT_STORE_H
@@ -21,7 +21,7 @@ typedef struct lap_store_stats {
   int64_t saved;
   int64_t loaded;
   int64_t removed; /* for the bound */
-  int64_t foreign; /* files met that another checkpoint or KV setting made */
+  int64_t foreign; /* files met that another checkpoint, KV setting or version of the program made */
   int64_t damaged; /* that are not whole, or no snapshots */
   int64_t failed;  /* reading or writing failed */
   lap_error last;  /* the last reason of these; LAP_OK: none yet */
@@ -33,9 +33,9 @@ lap_status lap_prompt_store_open(lap_model *model, const char *directory, uint64
                                  lap_prompt_store **out, lap_error *error);
 void lap_prompt_store_close(lap_prompt_store *store);
 
-/* The largest number of `ids` [count] that a file serves; *common gets the largest number that a file begins
+/* The largest number of `keys` [count] that a file serves; *common gets the largest number that a file begins
  * with. `*file` is valid until the next load or save. */
-int64_t lap_prompt_store_find(const lap_prompt_store *store, const int32_t *ids, int64_t count, int *file,
+int64_t lap_prompt_store_find(const lap_prompt_store *store, lap_keys keys, int64_t count, int *file,
                               int64_t *common);
 
 /* The sequence of a file; `total` as in lap_mark. NULL if the file turns out not to be usable, or memory is

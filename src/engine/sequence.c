@@ -123,6 +123,7 @@ void lap_sequence_destroy(lap_sequence *sequence) {
   for (int i = 0; i < sequence->marks; i++) release_mark(sequence->mark[i]);
   lap_kv_destroy(sequence->kv);
   free(sequence->tokens);
+  free(sequence->origins);
   free(sequence);
 }
 
@@ -131,14 +132,17 @@ int64_t lap_sequence_length(const lap_sequence *sequence) {
 }
 
 size_t lap_sequence_bytes(const lap_sequence *sequence) {
-  return lap_kv_bytes(sequence->kv) + (size_t)sequence->capacity * sizeof *sequence->tokens;
+  size_t key_bytes = sizeof *sequence->tokens + (sequence->origins ? sizeof *sequence->origins : 0);
+  return lap_kv_bytes(sequence->kv) + (size_t)sequence->capacity * key_bytes;
 }
 
-int64_t lap_sequence_common(const lap_sequence *sequence, const int32_t *ids, int64_t count) {
-  int64_t length = lap_sequence_length(sequence), n = 0;
-  if (count > length) count = length;
-  while (n < count && sequence->tokens[n] == ids[n]) n++;
-  return n;
+lap_keys lap_sequence_keys(const lap_sequence *sequence) {
+  return (lap_keys){sequence->tokens, sequence->origins};
+}
+
+int64_t lap_sequence_common(const lap_sequence *sequence, lap_keys keys, int64_t count) {
+  int64_t length = lap_sequence_length(sequence);
+  return lap_keys_common(lap_sequence_keys(sequence), keys, count < length ? count : length);
 }
 
 /* The mark by which the sequence goes back to the largest length <= `wanted`; NULL: by its own rings. */
@@ -161,6 +165,16 @@ int64_t lap_sequence_reach(const lap_sequence *sequence, int64_t wanted) {
   return length > 0 ? length : 0;
 }
 
+static void drop_origins(lap_sequence *sequence) {
+  free(sequence->origins);
+  sequence->origins = NULL;
+}
+
+static lap_status no_memory(int64_t positions, lap_error *error) {
+  return lap_fail(error, LAP_ERROR_MEMORY, "out of memory for the keys of %lld positions",
+                  (long long)positions);
+}
+
 lap_status lap_sequence_rewind(lap_sequence *sequence, int64_t length, lap_error *error) {
   int64_t reached;
   const lap_mark *mark = way_back(sequence, length, &reached);
@@ -170,7 +184,34 @@ lap_status lap_sequence_rewind(lap_sequence *sequence, int64_t length, lap_error
     remove_mark(sequence, sequence->marks - 1);
   while (sequence->wanted_count && sequence->wanted[sequence->wanted_count - 1] > length)
     sequence->wanted_count--;
+  if (!lap_origins_unless_zero(sequence->origins, length)) drop_origins(sequence);
   return LAP_OK;
+}
+
+/* Room for `capacity` keys; origins only if there are some or are to be. */
+static lap_status reserve_keys(lap_sequence *sequence, int64_t capacity, bool with_origins,
+                               lap_error *error) {
+  if (capacity > sequence->capacity) {
+    int32_t *tokens = realloc(sequence->tokens, (size_t)capacity * sizeof *tokens);
+    if (tokens) sequence->tokens = tokens;
+    lap_origin *origins = NULL;
+    if (sequence->origins) origins = realloc(sequence->origins, (size_t)capacity * sizeof *origins);
+    if (origins) sequence->origins = origins;
+    if (!tokens || (sequence->origins && !origins)) return no_memory(capacity, error);
+    sequence->capacity = capacity;
+  }
+  if (!with_origins || sequence->origins) return LAP_OK;
+  sequence->origins = calloc((size_t)sequence->capacity, sizeof *sequence->origins);
+  return sequence->origins ? LAP_OK : no_memory(sequence->capacity, error);
+}
+
+static void write_keys(lap_sequence *sequence, int64_t at, lap_keys keys, int64_t count) {
+  memcpy(sequence->tokens + at, keys.ids, (size_t)count * sizeof *keys.ids);
+  if (!sequence->origins) return;
+  if (keys.origins)
+    memcpy(sequence->origins + at, keys.origins, (size_t)count * sizeof *keys.origins);
+  else
+    memset(sequence->origins + at, 0, (size_t)count * sizeof *sequence->origins);
 }
 
 lap_status lap_sequence_copy(const lap_sequence *sequence, int64_t length, lap_sequence **out,
@@ -180,18 +221,15 @@ lap_status lap_sequence_copy(const lap_sequence *sequence, int64_t length, lap_s
   lap_sequence *copy = *out = allocate(error);
   if (!copy) return LAP_ERROR_MEMORY;
   lap_status status = lap_kv_copy(sequence->kv, mark ? mark->rings : NULL, length, &copy->kv, error);
-  if (status == LAP_OK) {
-    copy->tokens = malloc((size_t)(length ? length : 1) * sizeof *copy->tokens);
-    if (!copy->tokens)
-      status = lap_fail(error, LAP_ERROR_MEMORY, "out of memory for %lld tokens", (long long)length);
-  }
+  lap_keys keys = lap_sequence_keys(sequence);
+  keys.origins = lap_origins_unless_zero(keys.origins, length);
+  if (status == LAP_OK) status = reserve_keys(copy, length, keys.origins != NULL, error);
   if (status != LAP_OK) {
     lap_sequence_destroy(copy);
     *out = NULL;
     return status;
   }
-  memcpy(copy->tokens, sequence->tokens, (size_t)length * sizeof *copy->tokens);
-  copy->capacity = length;
+  if (length > 0) write_keys(copy, 0, keys, length);
   for (; copy->marks < sequence->marks && mark_position(sequence, copy->marks) <= length; copy->marks++) {
     copy->mark[copy->marks] = sequence->mark[copy->marks];
     copy->mark[copy->marks]->holders++;
@@ -199,19 +237,14 @@ lap_status lap_sequence_copy(const lap_sequence *sequence, int64_t length, lap_s
   return LAP_OK;
 }
 
-lap_status lap_sequence_reserve(lap_sequence *sequence, int64_t count, lap_error *error) {
+lap_status lap_sequence_reserve(lap_sequence *sequence, lap_keys next, int64_t count, lap_error *error) {
   int64_t needed = lap_sequence_length(sequence) + count;
-  if (needed > sequence->capacity) {
-    int64_t capacity = needed + needed / 8 + 64;
-    int32_t *tokens = realloc(sequence->tokens, (size_t)capacity * sizeof *tokens);
-    if (!tokens)
-      return lap_fail(error, LAP_ERROR_MEMORY, "out of memory for %lld tokens", (long long)capacity);
-    sequence->tokens = tokens;
-    sequence->capacity = capacity;
-  }
-  return lap_kv_reserve(sequence->kv, count, error);
+  int64_t capacity = needed > sequence->capacity ? needed + needed / 8 + 64 : needed;
+  bool with_origins = lap_origins_unless_zero(next.origins, count) != NULL;
+  lap_status status = reserve_keys(sequence, capacity, with_origins, error);
+  return status == LAP_OK ? lap_kv_reserve(sequence->kv, count, error) : status;
 }
 
-void lap_sequence_append(lap_sequence *sequence, const int32_t *ids, int64_t count) {
-  memcpy(sequence->tokens + lap_sequence_length(sequence) - count, ids, (size_t)count * sizeof *ids);
+void lap_sequence_append(lap_sequence *sequence, lap_keys next, int64_t count) {
+  write_keys(sequence, lap_sequence_length(sequence) - count, next, count);
 }

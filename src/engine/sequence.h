@@ -1,14 +1,18 @@
 /* sequence.h: tokens with their caches, that can go back.
  *
+ * What stands at a position is its key (cache/key.h): an id, and an origin where the id does not say it all.
+ *
  * A sequence that has answered one request may serve another whose tokens begin the same. For that it goes
  * back to where the two part, or near it. How far its own rings reach back, sequences need nothing; beyond,
  * they need marks: copies of the rings (cache/rings.h). Marks cost memory and are taken late: positions worth
  * going back to are only noted, and copied before the pass that would overwrite them.
  *
- * Invariant: the number of tokens is the length of the caches; marks ascend and stand at or before it. */
+ * Invariant: the number of tokens is the length of the caches; marks ascend and stand at or before it;
+ * origins are kept only once a position has one that is not zero, and then for all positions. */
 #ifndef LAP_ENGINE_SEQUENCE_H
 #define LAP_ENGINE_SEQUENCE_H
 
+#include "cache/key.h"
 #include "cache/rings.h"
 
 enum {
@@ -25,7 +29,8 @@ typedef struct lap_mark {
 
 typedef struct lap_sequence {
   lap_kv *kv;
-  int32_t *tokens;
+  int32_t *tokens;     /* [capacity] */
+  lap_origin *origins; /* [capacity], or NULL: all zero */
   int64_t capacity;
   lap_mark *mark[LAP_SEQUENCE_MARKS];
   int marks;
@@ -38,11 +43,14 @@ lap_status lap_sequence_create(const lap_plan *plan, lap_sequence **out, lap_err
 void lap_sequence_destroy(lap_sequence *sequence);
 
 int64_t lap_sequence_length(const lap_sequence *sequence);
-/* Of caches and tokens, without marks. */
+/* Of caches and keys, without marks. */
 size_t lap_sequence_bytes(const lap_sequence *sequence);
 
-/* How many of `ids` [count] the sequence begins with. */
-int64_t lap_sequence_common(const lap_sequence *sequence, const int32_t *ids, int64_t count);
+/* Valid until the sequence changes. */
+lap_keys lap_sequence_keys(const lap_sequence *sequence);
+
+/* How many of `keys` [count] the sequence begins with. */
+int64_t lap_sequence_common(const lap_sequence *sequence, lap_keys keys, int64_t count);
 
 /* The largest length <= `wanted` that the sequence can go back to. */
 int64_t lap_sequence_reach(const lap_sequence *sequence, int64_t wanted);
@@ -56,11 +64,11 @@ lap_status lap_sequence_rewind(lap_sequence *sequence, int64_t length, lap_error
 lap_status lap_sequence_copy(const lap_sequence *sequence, int64_t length, lap_sequence **out,
                              lap_error *error);
 
-/* Room for `count` more tokens. Errors: MEMORY. */
-lap_status lap_sequence_reserve(lap_sequence *sequence, int64_t count, lap_error *error);
+/* Room for `next` [count]. Errors: MEMORY. */
+lap_status lap_sequence_reserve(lap_sequence *sequence, lap_keys next, int64_t count, lap_error *error);
 
-/* After a pass has appended `count` tokens to the caches, for which there was room: their ids. */
-void lap_sequence_append(lap_sequence *sequence, const int32_t *ids, int64_t count);
+/* After a pass has appended `next` [count] to the caches, for which there was room: the keys. */
+void lap_sequence_append(lap_sequence *sequence, lap_keys next, int64_t count);
 
 /* Notes a position worth going back to, reached already or not. */
 void lap_sequence_want(lap_sequence *sequence, int64_t position);

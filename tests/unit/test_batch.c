@@ -27,6 +27,7 @@ static bool is_quick(void) {
 typedef struct client {
   const int32_t *ids;
   int64_t count;
+  const lap_origin *origins; /* NULL: all zero */
   int64_t max_tokens;
   uint64_t seed;
   int vocab;
@@ -93,7 +94,13 @@ static client client_for(lap_model *model, const int32_t *ids, int64_t count, in
 
 static void submit(lap_batch *batch, client *c) {
   lap_error error;
-  const lap_job_request request = {c->ids, c->count, c->max_tokens, choose, ended, c};
+  const lap_job_request request = {.ids = c->ids,
+                                   .count = c->count,
+                                   .origins = c->origins,
+                                   .max_tokens = c->max_tokens,
+                                   .choose = choose,
+                                   .ended = ended,
+                                   .context = c};
   expect_ok(lap_batch_submit(batch, &request, &c->job, &error), &error);
   assert_int_equal(lap_job_get_record(c->job)->state, LAP_JOB_WAITING);
 }
@@ -424,13 +431,13 @@ static void requests_out_of_bounds_are_refused(void **state) {
   batch = open_batch(model, (lap_batch_options){.context = 50});
   int32_t *ids = prompt_of(model, 60, 1), bad[] = {2, 512};
   client c = client_for(model, ids, 51, 3, 1);
-  lap_job_request request = {ids, 51, 3, choose, ended, &c};
+  lap_job_request request = {ids, 51, NULL, 3, choose, ended, &c};
   expect_refused(batch, &request, "51", "50");
   request.count = 0;
   expect_refused(batch, &request, "no token", "");
-  request = (lap_job_request){bad, 2, 3, choose, ended, &c};
+  request = (lap_job_request){bad, 2, NULL, 3, choose, ended, &c};
   expect_refused(batch, &request, "token 1", "512");
-  request = (lap_job_request){ids, 5, -3, choose, ended, &c};
+  request = (lap_job_request){ids, 5, NULL, -3, choose, ended, &c};
   expect_refused(batch, &request, "max_tokens", "-3");
   /* up to the limit a request runs, and ends there */
   client fits = client_for(model, ids, 45, 0, 2), full = client_for(model, ids, 50, 0, 3);
@@ -464,7 +471,7 @@ static void requests_wait_until_their_memory_is_free(void **state) {
   assert_int_equal(measured.record.end, LAP_JOB_CANCELLED);
 
   lap_batch *batch = open_batch(model, (lap_batch_options){.chunk = 32, .kv_bytes = limit});
-  lap_job_request large = {ids, 100, 1000, choose, ended, NULL};
+  lap_job_request large = {ids, 100, NULL, 1000, choose, ended, NULL};
   expect_refused(batch, &large, path_of("%zu", limit), "1000");
   client first = client_for(model, ids, 100, 20, 2), second = client_for(model, second_ids, 100, 20, 3),
          third = client_for(model, other, 10, 3, 4);
@@ -741,6 +748,175 @@ static void equal_prompts_at_once_are_read_once(void **state) {
   free(ids), free(branch), free(other);
 }
 
+/* ---- keys: equal ids are not the same beginning ---- */
+
+enum {
+  KEYED = 100, /* within Pebble's window: a sequence goes back to any length */
+  PICTURE = 60,
+  PICTURE_ROWS = 30,
+  NO_ORIGINS = 5,
+  WAYS = 6
+};
+
+/* One prompt, six ways: with a picture in it, with another picture, with the same a row further on, with an
+ * adapter from the picture's first row on, with an adapter from the start, and with ids alone. */
+static void make_ways(lap_origin ways[WAYS][KEYED]) {
+  memset(ways, 0, WAYS * sizeof *ways);
+  for (int i = PICTURE; i < PICTURE + PICTURE_ROWS; i++) {
+    for (int way = 0; way < NO_ORIGINS; way++) {
+      ways[way][i].content[15] = way == 1 ? 8 : 9;
+      ways[way][i].index = i - PICTURE + (way == 2);
+    }
+  }
+  for (int i = 0; i < KEYED; i++) {
+    if (i >= PICTURE) ways[3][i].adapters = 77;
+    ways[4][i].adapters = 77;
+  }
+}
+
+/* How many positions two of them have in common. */
+static int64_t common_of(int a, int b) {
+  return a == b ? KEYED : a == 4 || b == 4 ? 0 : PICTURE;
+}
+
+static client way_client(lap_model *model, const int32_t *ids, lap_origin ways[WAYS][KEYED], int way) {
+  client c = client_for(model, ids, KEYED, 4, 7);
+  if (way != NO_ORIGINS) c.origins = ways[way];
+  return c;
+}
+
+static void expect_cached(const client *c, int64_t expected, const char *what) {
+  if (c->record.cached_tokens != expected)
+    fail_msg("%s: %lld tokens came from the cache, %lld are the same", what,
+             (long long)c->record.cached_tokens, (long long)expected);
+}
+
+/* Each way meets the ones before it, then itself: all but the last token. */
+static void run_all_ways(lap_model *model, lap_batch *batch, const int32_t *ids,
+                         lap_origin ways[WAYS][KEYED]) {
+  for (int way = 0; way < WAYS; way++) {
+    client c = way_client(model, ids, ways, way);
+    int64_t expected = 0;
+    for (int before = 0; before < way; before++)
+      if (common_of(way, before) > expected) expected = common_of(way, before);
+    run_one(batch, &c);
+    expect_cached(&c, expected, path_of("way %d", way));
+    client again = way_client(model, ids, ways, way);
+    run_one(batch, &again);
+    expect_cached(&again, KEYED - 1, path_of("way %d again", way));
+  }
+}
+
+static void equal_ids_of_other_origin_share_nothing_in_memory(void **state) {
+  (void)state;
+  static lap_origin ways[WAYS][KEYED];
+  lap_model *model = open_model(SOURCE_DIR "/models/pebble", LAP_KV_CONFIG);
+  lap_batch *batch = open_batch(model, (lap_batch_options){.cache_bytes = 1 << 28});
+  int32_t *ids = prompt_of(model, KEYED, 1);
+  make_ways(ways);
+  run_all_ways(model, batch, ids, ways);
+  assert_int_equal(lap_batch_get_stats(batch).cache.entries, WAYS);
+  lap_batch_destroy(batch);
+  lap_model_close(model);
+  free(ids);
+}
+
+/* Nothing is kept: what there is to copy from is a request that is still answering, or still being read. */
+static void equal_ids_of_other_origin_share_nothing_with_a_running_request(void **state) {
+  (void)state;
+  static lap_origin ways[WAYS][KEYED];
+  lap_model *model = open_model(SOURCE_DIR "/models/pebble", LAP_KV_CONFIG);
+  int32_t *ids = prompt_of(model, KEYED, 1);
+  make_ways(ways);
+  for (int running = 0; running < WAYS; running++)
+    for (int way = 0; way < WAYS; way++)
+      for (int late = 0; late < 2; late++) {
+        lap_batch *batch = open_batch(model, (lap_batch_options){.chunk = 40});
+        client first = way_client(model, ids, ways, running), second = way_client(model, ids, ways, way);
+        first.max_tokens = 20;
+        submit(batch, &first);
+        for (int step = 0; step < (late ? 6 : 1); step++) lap_batch_step(batch);
+        submit(batch, &second);
+        finish(batch);
+        int64_t common = common_of(running, way);
+        expect_cached(&second, common < KEYED ? common : KEYED - 1,
+                      path_of("way %d beside way %d, late %d", way, running, late));
+        lap_batch_destroy(batch);
+      }
+  lap_model_close(model);
+  free(ids);
+}
+
+static void equal_ids_of_other_origin_share_nothing_in_the_directory(void **state) {
+  (void)state;
+  static lap_origin ways[WAYS][KEYED];
+  lap_model *model = open_model(SOURCE_DIR "/models/pebble", LAP_KV_CONFIG);
+  char *directory = make_directory();
+  const lap_batch_options options = {.cache_directory = directory};
+  int32_t *ids = prompt_of(model, KEYED, 1);
+  make_ways(ways);
+  for (int way = 0; way < WAYS; way++) { /* each in a process of its own, so to speak */
+    char *alone_directory = make_directory();
+    lap_batch *writer =
+        open_batch(model, (lap_batch_options){.cache_directory = alone_directory, .cache_bytes = 1 << 28});
+    client c = way_client(model, ids, ways, way);
+    run_one(writer, &c);
+    lap_batch_destroy(writer);
+    for (int other = 0; other < WAYS; other++) {
+      lap_batch *reader = open_batch(model, (lap_batch_options){.cache_directory = alone_directory});
+      client met = way_client(model, ids, ways, other);
+      run_one(reader, &met);
+      int64_t common = common_of(way, other);
+      expect_cached(&met, common < KEYED ? common : KEYED - 1, path_of("way %d, from way %d", other, way));
+      lap_batch_destroy(reader);
+    }
+    remove_directory(alone_directory);
+  }
+  /* all in one directory: a file for each, and each is found again */
+  lap_batch *batch =
+      open_batch(model, (lap_batch_options){.cache_directory = directory, .cache_bytes = 1 << 28});
+  run_all_ways(model, batch, ids, ways);
+  lap_batch_destroy(batch);
+  batch = open_batch(model, options);
+  assert_int_equal(lap_batch_get_stats(batch).cache.store.files, WAYS);
+  for (int way = 0; way < WAYS; way++) {
+    client c = way_client(model, ids, ways, way);
+    run_one(batch, &c);
+    expect_cached(&c, KEYED - 1, path_of("way %d, from the directory of all", way));
+  }
+  lap_batch_destroy(batch);
+  remove_directory(directory);
+  lap_model_close(model);
+  free(ids);
+}
+
+/* The answer's own keys and values are the adapter's too. */
+static void an_answer_has_the_adapters_of_its_prompt(void **state) {
+  (void)state;
+  static lap_origin ways[WAYS][KEYED], all[2 * KEYED], prompt_only[2 * KEYED];
+  lap_model *model = open_model(SOURCE_DIR "/models/pebble", LAP_KV_CONFIG);
+  lap_batch *batch = open_batch(model, (lap_batch_options){.cache_bytes = 1 << 28});
+  int32_t *ids = prompt_of(model, KEYED, 1);
+  make_ways(ways);
+  client first = way_client(model, ids, ways, 4);
+  run_one(batch, &first);
+  int64_t said;
+  int32_t *so_far = conversation_of(&first, &said), *next = branch_of(model, so_far, said, 5, 2);
+  memcpy(all, ways[4], sizeof ways[4]);
+  memcpy(prompt_only, ways[4], sizeof ways[4]);
+  for (int64_t i = KEYED; i < said + 5; i++) all[i].adapters = 77;
+  client other = client_for(model, next, said + 5, 3, 1), same = other;
+  other.origins = prompt_only;
+  same.origins = all;
+  run_one(batch, &same);
+  expect_cached(&same, said, "the same adapter");
+  run_one(batch, &other);
+  expect_cached(&other, KEYED, "the adapter is gone after the prompt");
+  lap_batch_destroy(batch);
+  lap_model_close(model);
+  free(ids), free(so_far), free(next);
+}
+
 /* ---- the directory ---- */
 
 static int list_files(const char *directory, char names[][256], int most) {
@@ -876,6 +1052,10 @@ int main(void) {
       cmocka_unit_test(two_conversations_with_one_beginning_both_keep_theirs),
       cmocka_unit_test(the_end_of_a_prompt_is_found_again_after_a_long_answer),
       cmocka_unit_test(equal_prompts_at_once_are_read_once),
+      cmocka_unit_test(equal_ids_of_other_origin_share_nothing_in_memory),
+      cmocka_unit_test(equal_ids_of_other_origin_share_nothing_with_a_running_request),
+      cmocka_unit_test(equal_ids_of_other_origin_share_nothing_in_the_directory),
+      cmocka_unit_test(an_answer_has_the_adapters_of_its_prompt),
       cmocka_unit_test(damaged_and_foreign_files_are_counted_and_ignored),
       cmocka_unit_test(the_directory_keeps_to_its_bytes_and_to_what_was_used_last),
   };

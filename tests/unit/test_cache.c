@@ -309,7 +309,8 @@ static void damaged_snapshots_are_refused_and_change_nothing(void **state) {
     write_all(path, data, bytes);
     lap_error refused = {0};
     lap_status status = lap_session_restore(reader.session, path, &refused);
-    assert_int_equal(status, LAP_ERROR_FORMAT);
+    bool in_version = at >= 8 && at < 12;
+    assert_int_equal(status, in_version ? LAP_ERROR_STATE : LAP_ERROR_FORMAT);
     assert_non_null(strstr(refused.message, path));
     write_all(path, data, bytes);
     free(data);
@@ -318,7 +319,7 @@ static void damaged_snapshots_are_refused_and_change_nothing(void **state) {
   }
   for (size_t cut = 0; cut < bytes; cut += bytes / 13) { /* truncated */
     write_all(path, data, cut);
-    expect_refused(&reader, path, LAP_ERROR_FORMAT, cut < 96 ? "too few" : "checksum");
+    expect_refused(&reader, path, LAP_ERROR_FORMAT, cut < 100 ? "too few" : "checksum");
   }
   write_all(path, data, bytes);
   expect_ok(lap_session_restore(reader.session, path, &error), &error); /* whole again */
@@ -428,6 +429,8 @@ static void snapshots_hold_copies_of_rings(void **state) {
   (void)state;
   lap_error error;
   int32_t ids[LONG], *tokens;
+  lap_origin *origins;
+  const lap_keys keys = {.ids = ids};
   float expected[VOCAB], logits[VOCAB];
   int64_t length;
   int count;
@@ -444,12 +447,12 @@ static void snapshots_hold_copies_of_rings(void **state) {
   logits_after(&writer, ids + 280, 100, logits);
   unsigned char fingerprint[LAP_MODEL_FINGERPRINT_BYTES];
   expect_ok(lap_model_fingerprint(writer.model, fingerprint, &error), &error);
-  expect_ok(lap_snapshot_save(writer.session->kv, rings, 2, fingerprint, ids, path, &error), &error);
+  expect_ok(lap_snapshot_save(writer.session->kv, rings, 2, fingerprint, keys, path, &error), &error);
 
   expect_ok(lap_snapshot_peek(reader.session->kv, fingerprint, path, &head, &error), &error);
   assert_int_equal(head.length, 380);
   assert_memory_equal(head.tokens, ids, 380 * sizeof *ids);
-  assert_int_equal(head.bytes, lap_snapshot_bytes(writer.session->kv, rings, 2));
+  assert_int_equal(head.bytes, lap_snapshot_bytes(writer.session->kv, rings, 2, keys));
   assert_int_equal(head.states, 3);
   const int64_t lengths[] = {380, 150, 279};
   for (int i = 0; i < 3; i++) {
@@ -459,7 +462,8 @@ static void snapshots_hold_copies_of_rings(void **state) {
   lap_snapshot_head_free(&head);
   assert_int_equal(lap_snapshot_peek(other.session->kv, fingerprint, path, &head, &error), LAP_ERROR_STATE);
 
-  expect_ok(lap_snapshot_load(reader.session->kv, fingerprint, path, &tokens, &length, read, &count, &error),
+  expect_ok(lap_snapshot_load(reader.session->kv, fingerprint, path, &tokens, &origins, &length, read, &count,
+                              &error),
             &error);
   assert_int_equal(count, 2);
   free(tokens);
@@ -476,7 +480,7 @@ static void snapshots_hold_copies_of_rings(void **state) {
   size_t bytes;
   unsigned char *data = read_all(path, &bytes);
   random_source source = {31};
-  size_t head_bytes = 64 + 3 * (size_t)reader.session->kv->caches * 48;
+  size_t head_bytes = 68 + 3 * (size_t)reader.session->kv->caches * 48;
   for (int trial = 0; trial < 300; trial++) { /* heads with any field changed: refused, or read as they say */
     size_t at = 8 + (size_t)random_below(&source, (int)head_bytes - 8);
     unsigned char kept = data[at];
@@ -489,9 +493,9 @@ static void snapshots_hold_copies_of_rings(void **state) {
       assert_non_null(strstr(error.message, path));
     }
     if (data[at] != kept)
-      assert_int_not_equal(
-          lap_snapshot_load(reader.session->kv, fingerprint, path, &tokens, &length, read, &count, &error),
-          LAP_OK);
+      assert_int_not_equal(lap_snapshot_load(reader.session->kv, fingerprint, path, &tokens, &origins,
+                                             &length, read, &count, &error),
+                           LAP_OK);
     data[at] = kept;
   }
   unlink(path);
