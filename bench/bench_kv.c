@@ -88,7 +88,7 @@ int main(int argc, char **argv) {
   float *logits = NULL;
   for (int k = 0; k < SETTINGS; k++) {
     runner *r = &runners[k];
-    expect(lap_model_open(argv[1], modes[k], &r->model, &error), &error);
+    expect(lap_model_open(argv[1], &(lap_model_options){.kv = modes[k]}, &r->model, &error), &error);
     if (!ids) ids = draw_ids(depth + tokens, lap_model_vocab_size(r->model));
     if (!logits) logits = malloc((size_t)lap_model_vocab_size(r->model) * sizeof *logits);
     if (!ids || !logits) expect(lap_fail(&error, LAP_ERROR_MEMORY, "out of memory"), &error);

@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
+#include "base/pool.h"
+#include "cpu/cpu.h"
 #include "engine/session.h"
 #include "pass/parallel.h"
 
@@ -223,17 +225,19 @@ typedef struct subject {
   const char *name;
   lap_model *model;
   lap_session *session;
+  lap_team team;
   unsigned char *input; /* memory for the quantized forms of x */
   float *x, *y;
   uint64_t bytes; /* of all matrices of a decode step */
   sample products, decode;
 } subject;
 
-static void open_subject(subject *s, const char *name, const char *directory, int threads) {
+static void open_subject(subject *s, const char *name, const char *directory, lap_pool *pool) {
   lap_error error;
-  lap_session_options options = {.threads = threads};
+  s->team = (lap_team){lap_pool_threads(pool), pool, lap_pool_run};
+  lap_session_options options = {.threads = s->team.threads};
   s->name = name;
-  if (lap_model_open(directory, LAP_KV_CONFIG, &s->model, &error) != LAP_OK) die(error.message);
+  if (lap_model_open(directory, NULL, &s->model, &error) != LAP_OK) die(error.message);
   if (lap_session_create(s->model, &options, &s->session, &error) != LAP_OK) die(error.message);
   int widest = s->model->plan->vocab_size;
   for (int l = 0; l < s->model->plan->layers; l++)
@@ -259,9 +263,6 @@ static void multiply(const lap_product *p, int first, int last) {
 
 /* All weights here are in groups of 64. */
 static void multiply_batch(subject *s, const lap_linear *linear, const lap_weight *weight, int count) {
-  const lap_pass pass = {.threads = lap_pool_threads(s->session->passes.pool),
-                         .pool = s->session->passes.pool,
-                         .run = lap_pool_run};
   const int forms = LAP_FORM_64 | LAP_FORM_64_NIBBLE;
   lap_input input;
   lap_product products[3];
@@ -280,16 +281,16 @@ static void multiply_batch(subject *s, const lap_linear *linear, const lap_weigh
   }
   if (n == 0) return;
   /* Quantizing the input belongs to the product: a decode step does it too. */
-  kernels = s->model->kernels;
+  kernels = lap_cpu_of(s->model->bound)->kernels;
   input = lap_input_place(products[0].cols, forms, s->x, s->input, 1, 0);
   lap_qrow row = lap_qrows_at(&input.q[0], 0);
   kernels->quantize_row(s->x, products[0].cols, 64, &row);
-  lap_run_products(&pass, products, n);
+  lap_run_products(&s->team, products, n);
 }
 
 static void multiply_all(subject *s) {
   const lap_plan *plan = s->model->plan;
-  const lap_weights *weights = s->model->weights;
+  const lap_weights *weights = lap_cpu_of(s->model->bound)->weights;
   for (int l = 0; l < plan->layers; l++)
     for (size_t b = 0; b < sizeof batches / sizeof batches[0]; b++)
       multiply_batch(s, &plan->layer[l].linear[batches[b].first], &weights->layer[l].linear[batches[b].first],
@@ -318,7 +319,7 @@ static double decode_rate(subject *s) {
   int steps = s->bytes < 100000000u ? 100 : 8;
   int32_t id = 2;
   if (lap_session_trim(s->session, 0, &error) != LAP_OK) {
-    lap_session_options options = {.threads = lap_pool_threads(s->session->passes.pool)};
+    lap_session_options options = {.threads = s->team.threads};
     lap_session_destroy(s->session);
     if (lap_session_create(s->model, &options, &s->session, &error) != LAP_OK) die(error.message);
   }
@@ -352,8 +353,8 @@ int main(int argc, char **argv) {
   if (lap_pool_create(threads, &pool, &error) != LAP_OK) die(error.message);
   make_checkpoint(directory);
   subject subjects[2] = {0};
-  open_subject(&subjects[0], "Pebble", "models/pebble", threads);
-  open_subject(&subjects[1], "1 GB", directory, threads);
+  open_subject(&subjects[0], "Pebble", "models/pebble", pool);
+  open_subject(&subjects[1], "1 GB", directory, pool);
   sample bandwidth = {.count = repeat};
   for (int i = 0; i < 2; i++) {
     subjects[i].bytes = bytes_of(subjects[i].model->plan);
@@ -367,8 +368,7 @@ int main(int argc, char **argv) {
       subjects[j].decode.value[i] = decode_rate(&subjects[j]);
     }
   }
-  printf("%d threads, %s, %d rounds; median (min to max)\n", threads, subjects[0].model->kernels->name,
-         repeat);
+  printf("%d threads, %s, %d rounds; median (min to max)\n", threads, kernels->name, repeat);
   sample unsorted = bandwidth;
   print_sample("read bandwidth, 1 GB buffer", &bandwidth, "GB/s", NULL);
   for (int j = 0; j < 2; j++) {

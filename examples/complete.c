@@ -24,7 +24,7 @@ int main(int argc, char **argv) {
   lap_sampler *sampler = NULL;
   int32_t *ids = NULL;
   size_t count;
-  lap_status status = lap_model_open(argv[1], LAP_KV_CONFIG, &model, &error);
+  lap_status status = lap_model_open(argv[1], NULL, &model, &error);
   if (status == LAP_OK) status = lap_session_create(model, NULL, &session, &error);
   if (status == LAP_OK) status = lap_model_encode(model, argv[2], strlen(argv[2]), &ids, &count, &error);
   if (status == LAP_OK) {

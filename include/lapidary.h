@@ -52,11 +52,18 @@ typedef enum lap_kv_mode {
 typedef struct lap_model lap_model;
 typedef struct lap_tokenizer lap_tokenizer;
 
+/* All zero, or NULL where a function takes them: the defaults. */
+typedef struct lap_model_options {
+  lap_kv_mode kv;
+  const char *isa; /* the variant of the kernels: "portable", "avx2", "avx512", "neon"; NULL: the fastest that
+                      this processor runs. Does not change results. */
+} lap_model_options;
+
 /* Opens a checkpoint directory: maps the weights (nothing is copied or read ahead), builds the plan.
- * The environment variable LAPIDARY_ISA (portable, avx2, avx512, neon) forces a form of the kernels.
  * `*out` is the caller's, to be closed after its sessions. Errors: IO, FORMAT, UNSUPPORTED, MEMORY,
  * ARGUMENT. */
-lap_status lap_model_open(const char *directory, lap_kv_mode kv, lap_model **out, lap_error *error);
+lap_status lap_model_open(const char *directory, const lap_model_options *options, lap_model **out,
+                          lap_error *error);
 void lap_model_close(lap_model *model);
 
 /* Begins to bring into memory, in a thread of its own, the weights that every token reads, until the first
@@ -121,6 +128,8 @@ typedef struct lap_session_options {
   bool kv_start_prompt; /* the prompt over plain caches, converted before decoding; changes results. Plain
                            caches are not what a cut was made for: the prompt runs on the monolith. */
   lap_path path;
+  const char *attention; /* how it is computed: "tiled", "plain" (slow, a check); NULL: as the code that runs
+                            chooses. Does not change results. */
 } lap_session_options;
 
 /* One sequence of tokens. `options` may be NULL. The model must outlive it. Errors: MEMORY, ARGUMENT,

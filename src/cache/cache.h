@@ -12,29 +12,17 @@
 #ifndef LAP_CACHE_CACHE_H
 #define LAP_CACHE_CACHE_H
 
-#include "base/error.h"
-#include "kernels/kernels.h"
-
-typedef struct lap_cache_shape {
-  int kv_heads;
-  int head_dim;
-  int64_t window; /* 0 = growing */
-  int bits;       /* 4, 8; 16 = plain */
-  int group_size; /* 32, 64, 128; plain: lap_plain_group */
-} lap_cache_shape;
-
-/* Values of a plain cache that share a scale. */
-static inline int lap_plain_group(int head_dim) {
-  return head_dim % 64 ? 32 : 64;
-}
+#include "device/device.h"
 
 typedef struct lap_cache lap_cache;
 
-/* Errors: MEMORY. */
-lap_status lap_cache_create(const lap_cache_shape *shape, lap_cache **out, lap_error *error);
+/* An empty one in the memory of `device`, which must outlive it. Errors: MEMORY. */
+lap_status lap_cache_create(lap_device *device, const lap_cache_shape *shape, lap_cache **out,
+                            lap_error *error);
 void lap_cache_destroy(lap_cache *cache);
 
 const lap_cache_shape *lap_cache_get_shape(const lap_cache *cache);
+lap_device *lap_cache_get_device(const lap_cache *cache);
 int64_t lap_cache_length(const lap_cache *cache);
 int64_t lap_cache_oldest(const lap_cache *cache);
 int64_t lap_cache_capacity(const lap_cache *cache);
@@ -56,21 +44,12 @@ int64_t lap_cache_capacity_for(const lap_cache_shape *shape, int64_t capacity, i
  * readable until lap_cache_commit; on failure nothing has changed. Errors: MEMORY. */
 lap_status lap_cache_reserve(lap_cache *cache, int64_t count, lap_error *error);
 
-/* Writes K and V [head_dim] of one KV head at `position`, length <= position < length + reserved.
- * Different positions and heads may be written by different threads. */
-void lap_cache_write(lap_cache *cache, const lap_kernels *kernels, int64_t position, int kv_head,
-                     const float *k, const float *v);
-
 /* Appends: the `count` positions after length, all written, become part of the cache. */
 void lap_cache_commit(lap_cache *cache, int64_t count);
 
-/* What a kernel needs to read KV head `kv_head`. Valid until the next reserve, restore or destroy;
- * positions that were written but not committed may be read too. */
-lap_kv_view lap_cache_view(const lap_cache *cache, int kv_head);
-
-/* The memory itself, laid out as kv_planes.h says, for a forward pass that writes and reads it. Valid as
- * long as the view. */
-const lap_kv_planes *lap_cache_memory(const lap_cache *cache);
+/* What it is and where it stands, for a forward pass, which writes positions length .. length + reserved - 1
+ * and reads all. Valid until the next reserve, load, conversion or destroy. */
+lap_cache_place lap_cache_get_place(const lap_cache *cache);
 
 /* The longest run of consecutive slots that begins at position `from` and ends before `to`:
  * walking a range of positions in ascending order takes at most two runs for each wrap. */
@@ -89,26 +68,28 @@ lap_status lap_cache_trim(lap_cache *cache, int64_t length, lap_error *error);
 
 /* Turns a plain cache into a quantized one, position by position: what is stored is what would have
  * been stored had the floats been written to a quantized cache. Errors: STATE if it is quantized,
- * MEMORY; on failure nothing has changed. */
-lap_status lap_cache_convert(lap_cache *cache, const lap_kernels *kernels, int bits, int group_size,
-                             lap_error *error);
+ * MEMORY, IO (the device); on failure nothing has changed. */
+lap_status lap_cache_convert(lap_cache *cache, int bits, int group_size, lap_error *error);
 
 /* The first position worth copying to go on at `length`: what the next position sees, and one more, so that a
  * copy can still be trimmed by its last token. */
 int64_t lap_cache_first_needed(const lap_cache *cache, int64_t length);
 
 /* Replaces the content of `cache` by positions [oldest, length) of `source`, another cache of the same shape
- * that stores them; `oldest` is 0 for a growing one. Errors: MEMORY; nothing has changed then. */
+ * and device that stores them; `oldest` is 0 for a growing one. Errors: MEMORY: nothing has changed; IO (the
+ * device): the cache is empty. */
 lap_status lap_cache_copy(lap_cache *cache, const lap_cache *source, int64_t oldest, int64_t length,
                           lap_error *error);
 
 /* Raw content for snapshots: the bytes of positions [from, to) of plane `index` (0 .. planes - 1), in
- * ascending position. `lap_cache_load` replaces the content by positions [oldest, length). */
+ * ascending position. `lap_cache_load` replaces the content by positions [oldest, length). Errors: IO (the
+ * device). */
 int lap_cache_planes(const lap_cache *cache);
 size_t lap_cache_plane_bytes(const lap_cache *cache, int index); /* of one position */
-void lap_cache_read(const lap_cache *cache, int index, int64_t from, int64_t to, unsigned char *out);
+lap_status lap_cache_read(const lap_cache *cache, int index, int64_t from, int64_t to, unsigned char *out,
+                          lap_error *error);
 /* Empties the cache and makes room for [oldest, length). Errors: MEMORY. */
 lap_status lap_cache_load_begin(lap_cache *cache, int64_t oldest, int64_t length, lap_error *error);
-void lap_cache_load(lap_cache *cache, int index, const unsigned char *in);
+lap_status lap_cache_load(lap_cache *cache, int index, const unsigned char *in, lap_error *error);
 
 #endif

@@ -3,18 +3,19 @@
 
 #include <stdlib.h>
 
-static lap_cache_shape shape_of(const lap_layer *layer, bool plain) {
+lap_cache_shape lap_kv_shape(const lap_layer *layer, bool plain) {
   plain = plain || layer->kv_bits == 0;
   return (lap_cache_shape){
       .kv_heads = layer->kv_heads,
       .head_dim = layer->head_dim,
       .window = layer->window,
-      .bits = plain ? 16 : layer->kv_bits,
+      .bits = plain ? LAP_PLAIN_BITS : layer->kv_bits,
       .group_size = plain ? lap_plain_group(layer->head_dim) : layer->kv_group_size,
   };
 }
 
-lap_status lap_kv_create(const lap_plan *plan, bool plain_start, lap_kv **out, lap_error *error) {
+lap_status lap_kv_create(const lap_bound *bound, bool plain_start, lap_kv **out, lap_error *error) {
+  const lap_plan *plan = bound->plan;
   *out = NULL;
   lap_kv *kv = calloc(1, sizeof *kv);
   if (kv) kv->cache = calloc((size_t)plan->caches, sizeof(lap_cache *));
@@ -23,13 +24,13 @@ lap_status lap_kv_create(const lap_plan *plan, bool plain_start, lap_kv **out, l
     return lap_fail(error, LAP_ERROR_MEMORY, "out of memory for the KV caches");
   }
   kv->caches = plan->caches;
-  kv->plan = plan;
+  kv->bound = bound;
   kv->plain_until_converted = plain_start;
   for (int i = 0; i < plan->layers; i++) {
     const lap_layer *layer = &plan->layer[i];
     if (layer->sharer) continue;
-    lap_cache_shape shape = shape_of(layer, plain_start);
-    lap_status status = lap_cache_create(&shape, &kv->cache[layer->cache], error);
+    lap_cache_shape shape = lap_kv_shape(layer, plain_start);
+    lap_status status = lap_cache_create(bound->device, &shape, &kv->cache[layer->cache], error);
     if (status != LAP_OK) {
       lap_kv_destroy(kv);
       return status;
@@ -60,7 +61,7 @@ void lap_kv_foresee(const lap_plan *plan, lap_kv_forecast *forecast, int64_t cou
   for (int i = 0; i < plan->layers; i++) {
     const lap_layer *layer = &plan->layer[i];
     if (layer->sharer) continue;
-    const lap_cache_shape shape = shape_of(layer, false);
+    const lap_cache_shape shape = lap_kv_shape(layer, false);
     const uint64_t position_bytes = lap_cache_position_bytes(&shape);
     int64_t *held = &forecast->capacity[layer->cache];
     int64_t capacity = lap_cache_capacity_for(&shape, *held, forecast->length, count);
@@ -101,14 +102,16 @@ lap_status lap_kv_trim(lap_kv *kv, int64_t length, lap_error *error) {
   return LAP_OK;
 }
 
-lap_status lap_kv_convert(lap_kv *kv, const lap_kernels *kernels, lap_error *error) {
+lap_status lap_kv_convert(lap_kv *kv, lap_error *error) {
   if (!kv->plain_until_converted) return LAP_OK;
-  for (int i = 0; i < kv->plan->layers; i++) {
-    const lap_layer *layer = &kv->plan->layer[i];
+  const lap_plan *plan = kv->bound->plan;
+  for (int i = 0; i < plan->layers; i++) {
+    const lap_layer *layer = &plan->layer[i];
     if (layer->sharer || layer->kv_bits == 0) continue;
     lap_cache *cache = kv->cache[layer->cache];
-    if (lap_cache_get_shape(cache)->bits != 16) continue; /* converted before an earlier failure */
-    lap_status status = lap_cache_convert(cache, kernels, layer->kv_bits, layer->kv_group_size, error);
+    if (lap_cache_get_shape(cache)->bits != LAP_PLAIN_BITS)
+      continue; /* converted before an earlier failure */
+    lap_status status = lap_cache_convert(cache, layer->kv_bits, layer->kv_group_size, error);
     if (status != LAP_OK) return status;
   }
   kv->plain_until_converted = false;

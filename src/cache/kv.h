@@ -11,12 +11,16 @@
 typedef struct lap_kv {
   int caches;
   lap_cache **cache; /* by lap_layer.cache */
-  const lap_plan *plan;
+  const lap_bound *bound;
   bool plain_until_converted; /* --kv-start prompt: plain now, the plan's kinds after lap_kv_convert */
 } lap_kv;
 
-/* With `plain_start` every cache is plain until lap_kv_convert. Errors: MEMORY. */
-lap_status lap_kv_create(const lap_plan *plan, bool plain_start, lap_kv **out, lap_error *error);
+/* The kind of cache that a donor layer has. */
+lap_cache_shape lap_kv_shape(const lap_layer *layer, bool plain);
+
+/* Empty caches on the device of `bound`, which must outlive them. With `plain_start` every cache is plain
+ * until lap_kv_convert. Errors: MEMORY. */
+lap_status lap_kv_create(const lap_bound *bound, bool plain_start, lap_kv **out, lap_error *error);
 void lap_kv_destroy(lap_kv *kv);
 
 int64_t lap_kv_length(const lap_kv *kv);
@@ -30,7 +34,8 @@ typedef struct lap_kv_forecast {
   int64_t capacity[LAP_MAX_LAYERS]; /* by lap_layer.cache */
 } lap_kv_forecast;
 
-/* What lap_kv_reserve and lap_kv_commit of `count` positions do to the caches that lap_kv_create(plan) makes.
+/* What lap_kv_reserve and lap_kv_commit of `count` positions do to the caches that lap_kv_create makes for
+ * the plan.
  */
 void lap_kv_foresee(const lap_plan *plan, lap_kv_forecast *forecast, int64_t count);
 
@@ -43,8 +48,8 @@ bool lap_kv_can_trim(const lap_kv *kv, int64_t length);
 lap_status lap_kv_trim(lap_kv *kv, int64_t length, lap_error *error);
 
 /* Ends a plain start: converts the caches that the plan quantizes. No effect otherwise.
- * Errors: MEMORY. */
-lap_status lap_kv_convert(lap_kv *kv, const lap_kernels *kernels, lap_error *error);
+ * Errors: MEMORY, IO (the device). */
+lap_status lap_kv_convert(lap_kv *kv, lap_error *error);
 
 enum {
   LAP_FINGERPRINT_BYTES = 32

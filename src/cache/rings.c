@@ -41,7 +41,8 @@ lap_status lap_rings_create_empty(const lap_kv *kv, lap_reach reach, lap_rings *
   rings->reach = reach;
   for (int i = 0; i < kv->caches; i++) {
     if (!is_ring(kv->cache[i])) continue;
-    lap_status status = lap_cache_create(lap_cache_get_shape(kv->cache[i]), &rings->cache[i], error);
+    lap_status status = lap_cache_create(lap_cache_get_device(kv->cache[i]),
+                                         lap_cache_get_shape(kv->cache[i]), &rings->cache[i], error);
     if (status != LAP_OK) {
       lap_rings_destroy(rings);
       return status;
@@ -102,7 +103,7 @@ lap_status lap_kv_rewind(lap_kv *kv, const lap_rings *rings, int64_t length, lap
   if (!rings) return lap_kv_trim(kv, length, error);
   /* What can fail comes first: a ring that is replaced has room for the copy, or is given it now. */
   lap_kv *fresh;
-  status = lap_kv_create(kv->plan, kv->plain_until_converted, &fresh, error);
+  status = lap_kv_create(kv->bound, kv->plain_until_converted, &fresh, error);
   for (int i = 0; status == LAP_OK && i < kv->caches; i++)
     if (rings->cache[i])
       status = lap_cache_copy(fresh->cache[i], rings->cache[i],
@@ -125,7 +126,7 @@ lap_status lap_kv_copy(const lap_kv *kv, const lap_rings *rings, int64_t length,
   *out = NULL;
   lap_status status = check(kv, rings, length, error);
   lap_kv *copy = NULL;
-  if (status == LAP_OK) status = lap_kv_create(kv->plan, kv->plain_until_converted, &copy, error);
+  if (status == LAP_OK) status = lap_kv_create(kv->bound, kv->plain_until_converted, &copy, error);
   for (int i = 0; status == LAP_OK && i < kv->caches; i++) {
     const lap_cache *source = rings && rings->cache[i] ? rings->cache[i] : kv->cache[i];
     status = lap_cache_copy(copy->cache[i], source, lap_cache_first_needed(source, length), length, error);

@@ -16,10 +16,10 @@
 #include <nettle/sha2.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/file.h"
-#include "pass/pass.h"
 
 enum {
   HEADER_BYTES = 68,
@@ -43,6 +43,8 @@ typedef struct sink {
   bool failed;
   unsigned char *staging; /* room for a position of any plane, STAGING_BYTES at least */
   size_t staging_bytes;
+  lap_status device; /* of reading caches; then *error says why */
+  lap_error *error;
 } sink;
 
 static void put(sink *to, const void *data, size_t bytes) {
@@ -131,7 +133,8 @@ static void put_plane(sink *to, const lap_cache *cache, int plane, int64_t from,
   int64_t most = (int64_t)(to->staging_bytes / bytes);
   while (from < end) {
     int64_t count = end - from < most ? end - from : most;
-    lap_cache_read(cache, plane, from, from + count, to->staging);
+    if (to->device == LAP_OK)
+      to->device = lap_cache_read(cache, plane, from, from + count, to->staging, to->error);
     put(to, to->staging, (size_t)count * bytes);
     from += count;
   }
@@ -207,7 +210,7 @@ lap_status lap_snapshot_save(const lap_kv *kv, lap_rings *const *rings, int coun
   size_t name_bytes = strlen(path) + sizeof ".XXXXXX";
   char *temporary = malloc(name_bytes);
   int descriptor = -1;
-  sink to = {.staging_bytes = staging_bytes_for(kv)};
+  sink to = {.staging_bytes = staging_bytes_for(kv), .error = error};
   to.staging = malloc(to.staging_bytes);
   keys.origins = lap_origins_unless_zero(keys.origins, lap_kv_length(kv));
   if (!temporary || !to.staging) {
@@ -226,12 +229,13 @@ lap_status lap_snapshot_save(const lap_kv *kv, lap_rings *const *rings, int coun
   }
   sha256_init(&to.hash);
   write_content(&to, kv, rings, count, fingerprint, keys);
-  if (to.failed || fflush(to.file) != 0 || fsync(descriptor) != 0) to.failed = true;
+  if (to.failed || to.device != LAP_OK || fflush(to.file) != 0 || fsync(descriptor) != 0) to.failed = true;
   int write_error = errno;
   if (fclose(to.file) != 0) to.failed = true;
   if (to.failed || rename(temporary, path) != 0) {
-    status = lap_fail(error, LAP_ERROR_IO, "%s: cannot write: %s", path,
-                      strerror(to.failed ? write_error : errno));
+    status = to.device != LAP_OK ? to.device
+                                 : lap_fail(error, LAP_ERROR_IO, "%s: cannot write: %s", path,
+                                            strerror(to.failed ? write_error : errno));
     unlink(temporary);
   }
 cleanup:
@@ -372,7 +376,7 @@ static lap_status load_tokens(const lap_kv *kv, const unsigned char *data, int64
     return lap_fail(error, LAP_ERROR_MEMORY, "%s: out of memory for %lld tokens", path, (long long)length);
   for (int64_t i = 0; i < length; i++) {
     (*tokens)[i] = (int32_t)fetch_u32(data + 4 * i);
-    if ((*tokens)[i] < 0 || (*tokens)[i] >= kv->plan->vocab_size)
+    if ((*tokens)[i] < 0 || (*tokens)[i] >= kv->bound->plan->vocab_size)
       return lap_fail(error, LAP_ERROR_FORMAT, "%s: token %lld: id %d is not in the vocabulary", path,
                       (long long)i, (*tokens)[i]);
   }
@@ -448,10 +452,11 @@ static lap_status load_state(lap_cache *const *cache, int caches, const unsigned
     if (!cache[i]) continue;
     lap_status status = lap_cache_load_begin(cache[i], oldest, length, error);
     if (status != LAP_OK) return status;
-    for (int plane = 0; plane < lap_cache_planes(cache[i]); plane++) {
-      if (length > oldest) lap_cache_load(cache[i], plane, *rows);
+    for (int plane = 0; status == LAP_OK && plane < lap_cache_planes(cache[i]); plane++) {
+      if (length > oldest) status = lap_cache_load(cache[i], plane, *rows, error);
       *rows += (size_t)(length - oldest) * lap_cache_plane_bytes(cache[i], plane);
     }
+    if (status != LAP_OK) return status;
   }
   return LAP_OK;
 }
@@ -493,7 +498,7 @@ lap_status lap_snapshot_load(lap_kv *kv, const unsigned char fingerprint[LAP_FIN
   const unsigned char *data = (const unsigned char *)content;
   if (status == LAP_OK) status = check_magic(data, bytes, path, error);
   if (status == LAP_OK) status = check_sum(data, bytes, path, error);
-  if (status == LAP_OK) status = lap_kv_create(kv->plan, is_plain_until_converted(data), &fresh, error);
+  if (status == LAP_OK) status = lap_kv_create(kv->bound, is_plain_until_converted(data), &fresh, error);
   if (status == LAP_OK) status = check_header(fresh, fingerprint, data, bytes, path, &at, error);
   if (status == LAP_OK) status = check_records(fresh, &at, data, bytes, path, reach, error);
   if (status == LAP_OK) status = load_tokens(fresh, data + at.tokens, at.length, path, tokens, error);
@@ -521,7 +526,7 @@ lap_status lap_kv_load(lap_kv *kv, const unsigned char fingerprint[LAP_FINGERPRI
   lap_origin *origins;
   int copies;
   lap_kv *loaded;
-  lap_status status = lap_kv_create(kv->plan, false, &loaded, error);
+  lap_status status = lap_kv_create(kv->bound, false, &loaded, error);
   if (status != LAP_OK) return status;
   status = lap_snapshot_load(loaded, fingerprint, path, tokens, &origins, count, rings, &copies, error);
   for (int i = 0; status == LAP_OK && i < copies; i++) lap_rings_destroy(rings[i]);

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "cli/bench.h"
+#include "cli/opened.h"
 #include "cli/support.h"
 
 typedef struct bench {
@@ -273,8 +274,9 @@ static lap_status open_model(bench *b, lap_kv_mode kv) {
   b->kv = kv;
   lap_status status = lap_tensors_open(directory, &b->tensors, b->error);
   if (status == LAP_OK) status = lap_plan_build(directory, b->tensors, kv, &b->plan, b->error);
+  const lap_model_options how = lap_model_options_of(kv);
   b->files_before = resident_file_bytes();
-  if (status == LAP_OK) status = lap_model_open(directory, kv, &b->model, b->error);
+  if (status == LAP_OK) status = lap_model_open(directory, &how, &b->model, b->error);
   return status;
 }
 

@@ -313,7 +313,8 @@ static void do_stats(chat *c, const char *unused) {
           (long long)used, (long long)lap_dialogue_context(c->dialogue));
   fprintf(stderr, "%-10s %s, scratch %s\n", "kv", lap_bytes_text(stats.kv_bytes + stats.cache.bytes, kv),
           lap_bytes_text(stats.scratch_bytes, scratch));
-  fprintf(stderr, "%-10s %d, %s\n", "threads", stats.threads, c->opened.model->kernels->name);
+  fprintf(stderr, "%-10s %d, %s\n", "threads", stats.threads,
+          c->opened.model->device->driver->variant(c->opened.model->device));
   fprintf(stderr, "%-10s %lld monolith, %lld cut\n", "passes", (long long)stats.passes_monolith,
           (long long)stats.passes_cut);
 }
@@ -444,6 +445,7 @@ static lap_status prepare(chat *c, lap_error *error) {
   if (status != LAP_OK) return status;
   if (chosen->engine.threads != 1) lap_model_warm(c->opened.model);
   const lap_dialogue_options dialogue = {
+      .attention = lap_attention_method_asked(),
       .threads = (int)chosen->engine.threads,
       .chunk = (int)chosen->engine.chunk,
       .path = (lap_path)chosen->engine.path,

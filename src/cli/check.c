@@ -29,9 +29,10 @@ static int check(const lap_verb *verb, int argc, char **argv) {
   lap_error error;
   int count, code;
   if (!lap_parse(verb, argc, argv, &chosen, &operand, &count, &code)) return code;
+  const lap_model_options how = lap_model_options_of(chosen.kv);
   lap_catch_interrupts();
   lap_status status = lap_find_model(operand, &directory, &error);
-  if (status == LAP_OK) status = lap_model_open(directory, (lap_kv_mode)chosen.kv, &model, &error);
+  if (status == LAP_OK) status = lap_model_open(directory, &how, &model, &error);
   if (status == LAP_OK) status = compare(model, &chosen, &error);
   lap_model_close(model);
   free(directory);

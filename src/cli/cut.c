@@ -65,13 +65,13 @@ static int emit(const char *operand, const settings *chosen) {
   lap_error error;
   char *source = NULL, *directory = NULL;
   size_t length = 0;
-  lap_kv_mode kv = (lap_kv_mode)chosen->engine.kv;
+  const lap_model_options how = lap_model_options_of(chosen->engine.kv);
   lap_status status;
   if (is_config(operand)) {
-    status = source_of_config(operand, kv, &source, &length, &error);
+    status = source_of_config(operand, how.kv, &source, &length, &error);
   } else {
     status = lap_find_model(operand, &directory, &error);
-    if (status == LAP_OK) status = lap_cutter_source(directory, kv, &source, &length, &error);
+    if (status == LAP_OK) status = lap_cutter_source(directory, &how, &source, &length, &error);
   }
   if (status == LAP_OK) status = write_source(chosen->emit, source, length, &error);
   free(source);
@@ -85,10 +85,12 @@ static int cut_directory(const char *operand, const settings *chosen) {
   lap_error error;
   char *directory = NULL;
   lap_cutter_result result = {0};
-  const lap_gate_options gate = {.threads = (int)chosen->engine.threads, .progress = lap_show_part};
+  const lap_gate_options gate = {.threads = (int)chosen->engine.threads,
+                                 .attention = lap_attention_method_asked(),
+                                 .progress = lap_show_part};
+  const lap_model_options how = lap_model_options_of(chosen->engine.kv);
   lap_status status = lap_find_model(operand, &directory, &error);
-  if (status == LAP_OK)
-    status = lap_cutter_run(directory, (lap_kv_mode)chosen->engine.kv, &gate, &result, &error);
+  if (status == LAP_OK) status = lap_cutter_run(directory, &how, &gate, &result, &error);
   lap_hide_progress();
   free(directory);
   if (status != LAP_OK && lap_interrupted()) return LAP_EXIT_INTERRUPTED;

@@ -118,9 +118,9 @@ static lap_status measure_bandwidth(int threads, lap_sample *rates, lap_error *e
 }
 
 /* All but the read rate. */
-static lap_status reckon(const lap_plan *plan, const lap_forward_code *code, const settings *chosen,
-                         answer *a, lap_error *error) {
-  const lap_forecast_session session = {.plan = plan, .code = code, .threads = a->threads, .chunk = a->chunk};
+static lap_status reckon(const lap_bound *bound, const settings *chosen, answer *a, lap_error *error) {
+  const lap_plan *plan = bound->plan;
+  const lap_forecast_session session = {.bound = bound, .threads = a->threads, .chunk = a->chunk};
   const lap_plan_sizes sizes = lap_plan_measure(plan);
   a->limit = plan->max_position_embeddings;
   a->context = chosen->context ? chosen->context : a->limit;
@@ -148,16 +148,16 @@ static lap_status reckon(const lap_plan *plan, const lap_forward_code *code, con
 static lap_status answer_from_plan(const settings *chosen, answer *a, lap_error *error) {
   lap_tensors *tensors = NULL;
   lap_plan *plan = NULL;
-  lap_found_cut cut = {0};
-  const lap_kernels *kernels;
-  const lap_forward_code *monolith;
+  lap_device *device = NULL;
+  lap_bound *bound = NULL;
+  const lap_model_options how = lap_model_options_of(chosen->engine.kv);
   lap_status status = lap_tensors_open(a->directory, &tensors, error);
   if (status == LAP_OK)
     status = lap_plan_build(a->directory, tensors, (lap_kv_mode)chosen->engine.kv, &plan, error);
-  if (status == LAP_OK) status = lap_model_choose_code(plan, &kernels, &monolith, &cut, error);
-  a->cut = cut.code != NULL;
-  if (status == LAP_OK) status = reckon(plan, cut.code ? &cut.code->code : monolith, chosen, a, error);
-  lap_registry_release(&cut);
+  if (status == LAP_OK) status = lap_model_choose_code(plan, &how, &device, &bound, error);
+  if (status == LAP_OK) a->cut = device->driver->cut(bound).available;
+  if (status == LAP_OK) status = reckon(bound, chosen, a, error);
+  lap_model_release_code(device, bound);
   lap_plan_free(plan);
   lap_tensors_close(tensors);
   return status;

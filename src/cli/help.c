@@ -38,7 +38,10 @@ static const term environment[] = {
     {"LAPIDARY_API_KEY", "The key that lapidary serve asks for, where --api-key names none."},
     {"XDG_STATE_HOME", "Where lapidary chat keeps what was typed; default: ~/.local/state."},
     {"NO_COLOR", "If it is set, nothing is dimmed."},
-    {"LAPIDARY_ISA", "Forces a form of the kernels: portable, avx2, avx512 or neon. Results do not change."},
+    {"LAPIDARY_ISA",
+     "Forces a variant of the kernels: portable, avx2, avx512 or neon. Results do not change."},
+    {"LAPIDARY_ATTENTION",
+     "Forces the way in which attention is computed: tiled or plain (slow, a check). Results do not change."},
     {NULL, NULL}};
 
 static const term files[] = {

@@ -4,6 +4,7 @@
 
 #include "checkpoint/plan.h"
 #include "cli/inspect_print.h"
+#include "cli/opened.h"
 #include "cli/options.h"
 #include "cli/support.h"
 #include "model/model.h"
@@ -41,18 +42,19 @@ static lap_status print_plan(const char *directory, const settings *chosen, lap_
   lap_status status = lap_tensors_open(directory, &tensors, error);
   if (status != LAP_OK) return status;
   status = lap_plan_build(directory, tensors, (lap_kv_mode)chosen->kv, &plan, error);
-  lap_found_cut cut = {0};
-  const lap_kernels *kernels;
-  const lap_forward_code *monolith;
-  if (status == LAP_OK) status = lap_model_choose_code(plan, &kernels, &monolith, &cut, error);
+  lap_device *device = NULL;
+  lap_bound *bound = NULL;
+  const lap_model_options how = lap_model_options_of(chosen->kv);
+  if (status == LAP_OK) status = lap_model_choose_code(plan, &how, &device, &bound, error);
   if (status == LAP_OK) {
+    const lap_cut_info cut = device->driver->cut(bound);
     int64_t context = chosen->context ? chosen->context : plan->max_position_embeddings;
     if (chosen->json)
       lap_inspect_json(stdout, plan, tensors, &cut, (uint64_t)context);
     else
       lap_inspect_text(stdout, plan, tensors, &cut, (uint64_t)context);
   }
-  lap_registry_release(&cut);
+  lap_model_release_code(device, bound);
   lap_plan_free(plan);
   lap_tensors_close(tensors);
   return status;

@@ -189,15 +189,15 @@ static void print_bytes(FILE *out, const lap_plan *plan, const lap_tensors *tens
           lap_bytes_text(sizes.kv_per_token_sliding, text));
 }
 
-static void print_cut(FILE *out, const lap_found_cut *cut) {
+static void print_cut(FILE *out, const lap_cut_info *cut) {
   fprintf(out, "\nCut\n  fingerprint %s\n  forward     ", cut->fingerprint);
-  if (!cut->code)
+  if (!cut->available)
     fprintf(out, "monolith: %s\n", cut->why);
   else
     fprintf(out, "cut, %s\n", cut->path ? cut->path : "built in");
 }
 
-void lap_inspect_text(FILE *out, const lap_plan *plan, const lap_tensors *tensors, const lap_found_cut *cut,
+void lap_inspect_text(FILE *out, const lap_plan *plan, const lap_tensors *tensors, const lap_cut_info *cut,
                       uint64_t context) {
   print_summary(out, plan);
   print_cut(out, cut);
@@ -355,16 +355,16 @@ static void put_layer(yajl_gen g, const lap_plan *plan, int32_t index, const lap
   yajl_gen_map_close(g);
 }
 
-static void put_cut(yajl_gen g, const lap_found_cut *cut) {
+static void put_cut(yajl_gen g, const lap_cut_info *cut) {
   lap_json_open(g, "cut");
   lap_json_put_text(g, "fingerprint", cut->fingerprint);
-  lap_json_put_bool(g, "available", cut->code != NULL);
-  if (cut->code) lap_json_put_text(g, "home", cut->path ? cut->path : "built in");
-  if (!cut->code) lap_json_put_text(g, "why", cut->why);
+  lap_json_put_bool(g, "available", cut->available);
+  if (cut->available) lap_json_put_text(g, "home", cut->path ? cut->path : "built in");
+  if (!cut->available) lap_json_put_text(g, "why", cut->why);
   yajl_gen_map_close(g);
 }
 
-bool lap_inspect_json(FILE *out, const lap_plan *plan, const lap_tensors *tensors, const lap_found_cut *cut,
+bool lap_inspect_json(FILE *out, const lap_plan *plan, const lap_tensors *tensors, const lap_cut_info *cut,
                       uint64_t context) {
   yajl_gen g = lap_json_begin(out);
   if (!g) return false;

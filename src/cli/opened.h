@@ -63,6 +63,11 @@ typedef struct lap_engine_settings {
            "the prompt (prompt)."},                                                    \
       LAP_PATH_OPTION(at), LAP_THREADS_OPTION(at), LAP_CHUNK_OPTION(at), LAP_VERBOSE_OPTION(at)
 
+/* What the environment says about a model: LAPIDARY_ISA, for `kv` caches (lap_kv_mode). */
+lap_model_options lap_model_options_of(int kv);
+/* LAPIDARY_ATTENTION, or NULL. */
+const char *lap_attention_method_asked(void);
+
 typedef struct lap_opened {
   char *directory;
   lap_model *model;

@@ -143,6 +143,7 @@ static lap_server_options server_options(const settings *chosen) {
                             .chunk = (int)chosen->engine.chunk,
                             .context = chosen->context,
                             .path = (lap_path)chosen->engine.path,
+                            .attention = lap_attention_method_asked(),
                             .kv_bytes = (size_t)chosen->kv_bytes,
                             .cache_bytes = (size_t)chosen->cache_bytes,
                             .cache_directory = chosen->cache_directory},

@@ -55,7 +55,7 @@ static lap_status open_tokenizer(job *j, lap_error *error) {
   lap_status status = lap_find_model(j->chosen->model, &j->directory, error);
   if (status != LAP_OK) return status;
   if (j->chosen->bos) {
-    status = lap_model_open(j->directory, LAP_KV_CONFIG, &j->model, error);
+    status = lap_model_open(j->directory, NULL, &j->model, error);
     return status == LAP_OK ? lap_model_tokenizer(j->model, &j->tokenizer, error) : status;
   }
   size_t bytes = strlen(j->directory) + sizeof "/tokenizer.json";

@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "cpu/cpu.h"
 #include "cut/generate.h"
 #include "cutter/embedded.h"
 #include "model/model.h"
@@ -44,6 +45,14 @@ static lap_status no_memory(const cutting *c) {
   return lap_fail(c->error, LAP_ERROR_MEMORY, "out of memory for cutting");
 }
 
+static const char *fingerprint_of(const cutting *c) {
+  return lap_model_cut(c->model).fingerprint;
+}
+
+static const lap_kernels *kernels_of(const cutting *c) {
+  return lap_cpu_of(c->model->bound)->kernels;
+}
+
 static lap_status fail_io(const cutting *c, const char *path) {
   return lap_fail(c->error, LAP_ERROR_IO, "%s: %s", path, strerror(errno));
 }
@@ -61,7 +70,7 @@ static lap_status make_directories(const cutting *c, char *path) {
 }
 
 static lap_status make_work(cutting *c) {
-  c->home = lap_registry_directory(c->model->cut.fingerprint);
+  c->home = lap_registry_directory(fingerprint_of(c));
   if (!c->home)
     return lap_fail(c->error, LAP_ERROR_IO,
                     "there is no place for a cut: neither XDG_CACHE_HOME nor HOME is set");
@@ -218,7 +227,7 @@ static lap_status run_compiler(const cutting *c, char *source, char *object, cha
               contract[] = "-ffp-contract=off", math[] = "-fno-math-errno", hidden[] = "-fvisibility=hidden",
               quiet[] = "-w", output[] = "-o", library[] = "-lm", usual[] = "cc";
   const char *given = getenv("CC");
-  char *storage = strdup(given ? given : usual), *flags = strdup(c->model->kernels->flags);
+  char *storage = strdup(given ? given : usual), *flags = strdup(kernels_of(c)->flags);
   char *own[MAX_WORDS / 2], *words[MAX_WORDS];
   if (!storage || !flags) {
     free(storage), free(flags);
@@ -258,7 +267,7 @@ static lap_status seal(const cutting *c, const char *object) {
   size_t bytes;
   lap_status status = lap_file_read(object, MAX_OBJECT, &data, &bytes, c->error);
   if (status != LAP_OK) return status;
-  lap_registry_seal(c->model->cut.fingerprint, (const unsigned char *)data, bytes, mark);
+  lap_registry_seal(fingerprint_of(c), (const unsigned char *)data, bytes, mark);
   free(data);
   c->result->object_bytes = bytes + sizeof mark;
   return write_fully(c, object, O_APPEND, mark, sizeof mark);
@@ -266,21 +275,17 @@ static lap_status seal(const cutting *c, const char *object) {
 
 /* The model runs on the new object from here on. */
 static lap_status prove(const cutting *c, const char *object) {
-  lap_found_cut found = {0};
-  memcpy(found.fingerprint, c->model->cut.fingerprint, sizeof found.fingerprint);
-  if (!lap_registry_load(object, c->model->kernels->name, &found))
-    return lap_fail(c->error, LAP_ERROR_IO, "%s", found.why);
-  lap_registry_release(&c->model->cut);
-  c->model->cut = found;
+  lap_status status = c->model->device->driver->load_cut(c->model->bound, object, c->error);
+  if (status != LAP_OK) return status;
   double start = lap_seconds();
-  lap_status status = lap_gate_run(c->model, c->gate, &c->result->gate, c->error);
+  status = lap_gate_run(c->model, c->gate, &c->result->gate, c->error);
   c->result->gate_seconds = lap_seconds() - start;
   return status;
 }
 
 static lap_status publish(const cutting *c, const char *object) {
   char *source = path_in(c->work, "cut.c"), *kept = path_in(c->home, "cut.c");
-  c->result->path = lap_registry_object(c->model->cut.fingerprint, c->model->kernels->name);
+  c->result->path = lap_registry_object(fingerprint_of(c), kernels_of(c)->name);
   lap_status status = source && kept && c->result->path ? LAP_OK : no_memory(c);
   if (status == LAP_OK && rename(source, kept) != 0) status = fail_io(c, kept);
   if (status == LAP_OK && rename(object, c->result->path) != 0) status = fail_io(c, c->result->path);
@@ -311,11 +316,11 @@ static lap_status cut(cutting *c, const char *directory) {
   return status;
 }
 
-lap_status lap_cutter_run(const char *directory, lap_kv_mode kv, const lap_gate_options *gate,
-                          lap_cutter_result *result, lap_error *error) {
+lap_status lap_cutter_run(const char *directory, const lap_model_options *options,
+                          const lap_gate_options *gate, lap_cutter_result *result, lap_error *error) {
   cutting c = {.gate = gate, .result = result, .error = error};
   *result = (lap_cutter_result){0};
-  lap_status status = lap_model_open(directory, kv, &c.model, error);
+  lap_status status = lap_model_open(directory, options, &c.model, error);
   if (status == LAP_OK) status = cut(&c, directory);
   lap_model_close(c.model);
   remove_work(&c);
@@ -329,11 +334,11 @@ lap_status lap_cutter_run(const char *directory, lap_kv_mode kv, const lap_gate_
   return status;
 }
 
-lap_status lap_cutter_source(const char *directory, lap_kv_mode kv, char **source, size_t *length,
-                             lap_error *error) {
+lap_status lap_cutter_source(const char *directory, const lap_model_options *options, char **source,
+                             size_t *length, lap_error *error) {
   cutting c = {.error = error};
   *source = NULL;
-  lap_status status = lap_model_open(directory, kv, &c.model, error);
+  lap_status status = lap_model_open(directory, options, &c.model, error);
   if (status == LAP_OK) status = generate(&c, directory);
   lap_model_close(c.model);
   *source = c.source;

@@ -19,12 +19,12 @@ typedef struct lap_cutter_result {
  * `gate` are the options of the gate; its progress is called for the compilation too. Errors: those of
  * opening the model; IO (no compiler, no place for the object; the message has the compiler's own first
  * line), and those of the gate: nothing is stored then, and an older object stays. */
-lap_status lap_cutter_run(const char *directory, lap_kv_mode kv, const lap_gate_options *gate,
-                          lap_cutter_result *result, lap_error *error);
+lap_status lap_cutter_run(const char *directory, const lap_model_options *options,
+                          const lap_gate_options *gate, lap_cutter_result *result, lap_error *error);
 
 /* The generated source for the checkpoint in `directory`, malloc'd. Errors: those of opening the
  * checkpoint, MEMORY. */
-lap_status lap_cutter_source(const char *directory, lap_kv_mode kv, char **source, size_t *length,
-                             lap_error *error);
+lap_status lap_cutter_source(const char *directory, const lap_model_options *options, char **source,
+                             size_t *length, lap_error *error);
 
 #endif

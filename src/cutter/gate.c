@@ -8,8 +8,10 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
 #include "engine/session.h"
 
 enum {
@@ -58,6 +60,7 @@ static lap_status open_sessions(gate *g) {
   close_sessions(g);
   for (int side = 0; side < SIDES; side++) {
     const lap_session_options options = {.threads = g->options->threads,
+                                         .attention = g->options->attention,
                                          .chunk = WHOLE_CHUNK,
                                          .path = side == CUT ? LAP_PATH_CUT : LAP_PATH_MONOLITH};
     lap_status status = lap_session_create(g->model, &options, &g->session[side], g->error);

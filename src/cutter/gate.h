@@ -10,7 +10,8 @@
 #include "base/error.h"
 
 typedef struct lap_gate_options {
-  int threads; /* 0 = the cores available */
+  int threads;           /* 0 = the cores available */
+  const char *attention; /* as in lap_session_options */
   /* Called before each part with what it is; false ends with STATE. May be NULL. */
   bool (*progress)(void *context, const char *part);
   void *context;

@@ -10,6 +10,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "engine/passes.h"
@@ -79,7 +80,7 @@ static lap_status allocate(lap_batch *batch, lap_error *error) {
   batch->logits = calloc(parallel * vocab, sizeof *batch->logits);
   if (!batch->slot || !batch->used || !batch->segment || !batch->logits)
     return lap_fail(error, LAP_ERROR_MEMORY, "out of memory for a batch of %d", batch->parallel);
-  return lap_kv_create(batch->model->plan, false, &batch->kv, error);
+  return lap_kv_create(batch->model->bound, false, &batch->kv, error);
 }
 
 lap_status lap_batch_create(lap_model *model, const lap_batch_options *options, lap_batch **out,
@@ -95,7 +96,8 @@ lap_status lap_batch_create(lap_model *model, const lap_batch_options *options, 
   batch->parallel = options->parallel ? options->parallel : DEFAULT_PARALLEL;
   batch->context = options->context ? options->context : model->plan->max_position_embeddings;
   batch->kv_bytes = options->kv_bytes;
-  status = lap_passes_open(model, options->threads, options->chunk, options->path, &batch->passes, error);
+  const lap_runner_options how = {.threads = options->threads, .attention = options->attention};
+  status = lap_passes_open(model, &how, options->chunk, options->path, &batch->passes, error);
   batch->chunk_beside = options->chunk_beside ? options->chunk_beside : DEFAULT_CHUNK_BESIDE;
   if (batch->chunk_beside > batch->passes.chunk) batch->chunk_beside = batch->passes.chunk;
   if (status == LAP_OK) status = allocate(batch, error);
@@ -494,7 +496,7 @@ lap_batch_stats lap_batch_get_stats(const lap_batch *batch) {
   lap_batch_stats stats = batch->stats;
   stats.passes_monolith = batch->passes.monolith;
   stats.passes_cut = batch->passes.cut;
-  stats.threads = lap_pool_threads(batch->passes.pool);
+  stats.threads = lap_forward_threads(batch->passes.forward);
   stats.kv_reserved = batch->reserved;
   for (int i = 0; i < batch->parallel; i++)
     if (batch->used[i]) stats.kv_bytes += lap_kv_bytes(batch->used[i]->kv);

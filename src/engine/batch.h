@@ -31,14 +31,15 @@ typedef struct lap_job lap_job;
 
 /* 0 and NULL mean the defaults. */
 typedef struct lap_batch_options {
-  int threads;        /* the cores available */
-  int parallel;       /* sequences that run at once: 4 */
-  int chunk;          /* 512 */
-  int chunk_beside;   /* 64, at most chunk */
-  int64_t context;    /* tokens of a request, prompt and answer: the model's limit, and at most that */
-  lap_path path;      /* as for a session */
-  size_t kv_bytes;    /* no limit */
-  size_t cache_bytes; /* nothing is kept */
+  int threads;           /* the cores available */
+  int parallel;          /* sequences that run at once: 4 */
+  int chunk;             /* 512 */
+  int chunk_beside;      /* 64, at most chunk */
+  int64_t context;       /* tokens of a request, prompt and answer: the model's limit, and at most that */
+  lap_path path;         /* as for a session */
+  const char *attention; /* the same */
+  size_t kv_bytes;       /* no limit */
+  size_t cache_bytes;    /* nothing is kept */
   const char *cache_directory; /* none; its files serve what cache_bytes keeps */
   uint64_t directory_bytes;    /* 8 GiB */
 } lap_batch_options;

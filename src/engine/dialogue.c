@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/file.h"
 #include "base/memory.h"
@@ -49,7 +50,7 @@ struct lap_dialogue {
 static lap_status cache_bytes(const lap_model *model, int64_t context, int chunk, size_t *out,
                               lap_error *error) {
   lap_kv *kv;
-  lap_status status = lap_kv_create(model->plan, false, &kv, error);
+  lap_status status = lap_kv_create(model->bound, false, &kv, error);
   if (status != LAP_OK) return status;
   uint64_t most = lap_kv_most_bytes(kv, context, chunk) + (uint64_t)context * sizeof(int32_t);
   most = 2 * (most + LAP_SEQUENCE_MARKS * lap_kv_rings_bytes(kv));
@@ -65,7 +66,8 @@ static lap_status open_batch(lap_dialogue *d, lap_error *error) {
                            .parallel = 1,
                            .chunk = options->chunk,
                            .context = options->context,
-                           .path = options->path};
+                           .path = options->path,
+                           .attention = options->attention};
   int64_t context = options->context > 0 ? options->context : lap_model_context(d->model);
   lap_status status = cache_bytes(d->model, context, options->chunk ? options->chunk : LAP_DEFAULT_CHUNK,
                                   &how.cache_bytes, error);
@@ -256,7 +258,6 @@ static lap_status run(lap_dialogue *d, const lap_chat_prompt *prompt, lap_error 
   lap_status status = begin_answer(d, prompt, error);
   if (status == LAP_OK) status = lap_batch_submit(d->batch, &request, &job, error);
   if (status != LAP_OK) return status;
-  lap_warming_stop(&d->model->warming);
   while (!d->ended) {
     if (!goes_on(d, job)) lap_batch_cancel(d->batch, job);
     if (!d->ended) lap_batch_step(d->batch);

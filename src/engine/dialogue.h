@@ -26,8 +26,9 @@ typedef struct lap_dialogue_options {
   int threads; /* 0: the cores available */
   int chunk;   /* tokens of a prompt between two calls of go_on; 0: the library's */
   lap_path path;
-  int64_t context;    /* tokens, prompt and answer; 0: the model's limit */
-  int64_t max_tokens; /* of an answer; 0: until the model ends or the context is full */
+  const char *attention; /* as in lap_session_options */
+  int64_t context;       /* tokens, prompt and answer; 0: the model's limit */
+  int64_t max_tokens;    /* of an answer; 0: until the model ends or the context is full */
   /* Answer number n of a conversation (of its messages) draws with seed + n: it depends on what was said, not
    * on how often something was tried before. */
   lap_sampling sampling;

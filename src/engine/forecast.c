@@ -15,14 +15,14 @@ typedef struct walk {
 
 /* The next `count` tokens, in one pass. */
 static lap_status step(const lap_forecast_session *session, walk *w, int64_t count, lap_error *error) {
-  lap_status status = lap_forward_foresee(session->plan, session->code, session->threads, w->kv.length,
+  lap_status status = lap_forward_foresee(session->bound, session->threads, session->path, w->kv.length,
                                           (int)count, &w->scratch, error);
-  if (status == LAP_OK) lap_kv_foresee(session->plan, &w->kv, count);
+  if (status == LAP_OK) lap_kv_foresee(session->bound->plan, &w->kv, count);
   return status;
 }
 
 static uint64_t scratch_bytes(const walk *w) {
-  return w->scratch.rows + w->scratch.caches + w->scratch.arena;
+  return w->scratch.rows + w->scratch.caches + w->scratch.scratch;
 }
 
 static bool exceeds(const walk *w, uint64_t bytes) {
@@ -58,7 +58,7 @@ static lap_status go(const lap_forecast_session *session, int64_t tokens, uint64
 lap_status lap_forecast_tokens(const lap_forecast_session *session, int64_t tokens, lap_forecast *out,
                                lap_error *error) {
   walk w = {0};
-  int64_t left, context = session->plan->max_position_embeddings;
+  int64_t left, context = session->bound->plan->max_position_embeddings;
   if (tokens < 1 || tokens > context)
     return lap_fail(error, LAP_ERROR_ARGUMENT, "%lld tokens are not in 1..%lld, the model's context",
                     (long long)tokens, (long long)context);
@@ -71,7 +71,7 @@ lap_status lap_forecast_longest(const lap_forecast_session *session, uint64_t by
                                 lap_error *error) {
   walk w = {0}, last;
   int64_t high;
-  lap_status status = go(session, session->plan->max_position_embeddings, bytes, &w, &high, error);
+  lap_status status = go(session, session->bound->plan->max_position_embeddings, bytes, &w, &high, error);
   last = w;
   /* `low` tokens more than w fit, `high` do not. */
   for (int64_t low = 0; status == LAP_OK && high - low > 1;) {

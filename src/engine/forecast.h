@@ -6,13 +6,12 @@
 #ifndef LAP_ENGINE_FORECAST_H
 #define LAP_ENGINE_FORECAST_H
 
-#include "checkpoint/plan.h"
-#include "pass/pass.h"
+#include "device/device.h"
 
 /* A session of a model that need not be open. */
 typedef struct lap_forecast_session {
-  const lap_plan *plan;
-  const lap_forward_code *code; /* that will serve it */
+  const lap_bound *bound; /* with or without weights */
+  lap_path path;
   int threads;
   int chunk; /* tokens evaluated at once, at least 1 */
 } lap_forecast_session;

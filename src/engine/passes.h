@@ -11,17 +11,16 @@ enum {
 };
 
 typedef struct lap_passes {
-  lap_pool *pool;
   lap_forward *forward;
   int chunk;        /* tokens of a prompt that are evaluated at once */
   int64_t monolith; /* passes that have run, by path */
   int64_t cut;
 } lap_passes;
 
-/* `threads` 0: the cores available; `chunk` 0: the default. To be released with lap_passes_close, also after
+/* `chunk` 0: the default. To be released with lap_passes_close, also after
  * a failure. Errors: ARGUMENT, UNSUPPORTED (LAP_PATH_CUT, and there is no cut), MEMORY, IO (threads). */
-lap_status lap_passes_open(const lap_model *model, int threads, int chunk, lap_path path, lap_passes *out,
-                           lap_error *error);
+lap_status lap_passes_open(const lap_model *model, const lap_runner_options *options, int chunk,
+                           lap_path path, lap_passes *out, lap_error *error);
 void lap_passes_close(lap_passes *passes);
 
 /* lap_forward_run. */

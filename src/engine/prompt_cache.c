@@ -4,6 +4,7 @@
 #include "engine/prompt_cache.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum {
   SHORT_TAIL = 8,     /* so many tokens are computed in about the time of one */
@@ -203,7 +204,7 @@ static lap_status read_file(lap_prompt_cache *cache, const found *best, lap_sequ
 /* Moves, copies or reads what was found; NULL and LAP_OK if a file proves useless. */
 static lap_status fetch(lap_prompt_cache *cache, const found *best, lap_sequence **out, lap_error *error) {
   *out = NULL;
-  if (best->length == 0) return lap_sequence_create(cache->model->plan, out, error);
+  if (best->length == 0) return lap_sequence_create(cache->model->bound, out, error);
   if (best->file >= 0) return read_file(cache, best, out, error);
   const lap_sequence *source = best->used ? best->used : cache->entry[best->entry].sequence;
   if (best->used || lap_sequence_length(source) - best->length > SHORT_TAIL) {
@@ -225,7 +226,7 @@ lap_status lap_prompt_cache_take(lap_prompt_cache *cache, lap_keys keys, int64_t
   if (status != LAP_OK) { /* memory: give up what is kept, and start from nothing */
     lap_prompt_cache_clear(cache);
     best.length = 0;
-    status = lap_sequence_create(cache->model->plan, out, error);
+    status = lap_sequence_create(cache->model->bound, out, error);
   }
   if (status != LAP_OK) return status;
   while (!make_room(cache, 0) && lap_sequence_drop_mark(*out)) continue; /* a file may have brought many */
@@ -273,7 +274,7 @@ lap_status lap_prompt_cache_create(lap_model *model, size_t bytes, const char *d
   cache->model = model;
   cache->limit = bytes;
   lap_kv *kv = NULL;
-  lap_status status = lap_kv_create(model->plan, false, &kv, error);
+  lap_status status = lap_kv_create(model->bound, false, &kv, error);
   if (status == LAP_OK) measure(cache, kv);
   lap_kv_destroy(kv);
   if (status == LAP_OK && directory)

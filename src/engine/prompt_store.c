@@ -158,7 +158,7 @@ lap_status lap_prompt_store_open(lap_model *model, const char *directory, uint64
   }
   store->model = model;
   store->limit = bytes;
-  lap_status status = lap_kv_create(model->plan, false, &store->kv, error);
+  lap_status status = lap_kv_create(model->bound, false, &store->kv, error);
   if (status == LAP_OK) status = lap_model_fingerprint(model, store->fingerprint, error);
   if (status == LAP_OK) status = list(store, error);
   if (status != LAP_OK) {
@@ -249,7 +249,7 @@ lap_sequence *lap_prompt_store_load(lap_prompt_store *store, int file, size_t *t
   stored *read = &store->file[file];
   lap_sequence *sequence;
   lap_error reason = {0};
-  lap_status status = lap_sequence_create(store->model->plan, &sequence, &reason);
+  lap_status status = lap_sequence_create(store->model->bound, &sequence, &reason);
   if (status == LAP_OK) status = load(store, read, sequence, total, &reason);
   if (status != LAP_OK) {
     lap_sequence_destroy(sequence);

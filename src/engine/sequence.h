@@ -39,7 +39,7 @@ typedef struct lap_sequence {
 } lap_sequence;
 
 /* An empty one. Errors: MEMORY. */
-lap_status lap_sequence_create(const lap_plan *plan, lap_sequence **out, lap_error *error);
+lap_status lap_sequence_create(const lap_bound *bound, lap_sequence **out, lap_error *error);
 void lap_sequence_destroy(lap_sequence *sequence);
 
 int64_t lap_sequence_length(const lap_sequence *sequence);

@@ -5,6 +5,7 @@
 #include "engine/session.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 lap_status lap_session_create(lap_model *model, const lap_session_options *options, lap_session **out,
                               lap_error *error) {
@@ -14,9 +15,9 @@ lap_status lap_session_create(lap_model *model, const lap_session_options *optio
   lap_session *session = calloc(1, sizeof *session);
   if (!session) return lap_fail(error, LAP_ERROR_MEMORY, "out of memory for a session");
   session->model = model;
-  lap_status status =
-      lap_passes_open(model, options->threads, options->chunk, options->path, &session->passes, error);
-  if (status == LAP_OK) status = lap_kv_create(model->plan, options->kv_start_prompt, &session->kv, error);
+  const lap_runner_options how = {.threads = options->threads, .attention = options->attention};
+  lap_status status = lap_passes_open(model, &how, options->chunk, options->path, &session->passes, error);
+  if (status == LAP_OK) status = lap_kv_create(model->bound, options->kv_start_prompt, &session->kv, error);
   if (status != LAP_OK) {
     lap_session_destroy(session);
     return status;
@@ -73,7 +74,6 @@ lap_status lap_session_eval(lap_session *session, const int32_t *ids, int64_t co
     if (ids[i] < 0 || ids[i] >= session->model->plan->vocab_size)
       return lap_fail(error, LAP_ERROR_ARGUMENT, "token %lld: id %d is not in the vocabulary of %d",
                       (long long)i, ids[i], session->model->plan->vocab_size);
-  lap_warming_stop(&session->model->warming);
   lap_status status = reserve_tokens(session, count, error);
   int64_t first_wanted = count - wanted;
   for (int64_t done = 0; status == LAP_OK && done < count;) {
@@ -91,7 +91,7 @@ lap_status lap_session_eval(lap_session *session, const int32_t *ids, int64_t co
 }
 
 lap_status lap_session_end_prompt(lap_session *session, lap_error *error) {
-  return lap_kv_convert(session->kv, session->model->kernels, error);
+  return lap_kv_convert(session->kv, error);
 }
 
 const int32_t *lap_session_tokens(const lap_session *session, int64_t *count) {
@@ -131,8 +131,8 @@ lap_stats lap_session_stats(const lap_session *session) {
       .tokens = lap_kv_length(session->kv),
       .kv_bytes = lap_kv_bytes(session->kv),
       .scratch_bytes = lap_forward_bytes(session->passes.forward),
-      .threads = lap_pool_threads(session->passes.pool),
-      .isa = session->model->kernels->name,
+      .threads = lap_forward_threads(session->passes.forward),
+      .isa = session->model->device->driver->variant(session->model->device),
       .passes_monolith = session->passes.monolith,
       .passes_cut = session->passes.cut,
   };

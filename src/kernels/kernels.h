@@ -1,6 +1,6 @@
-/* kernels.h: the operations of the forward pass, in the form that this processor runs best.
+/* kernels.h: the operations of the forward pass, in the variant that this processor runs best.
  *
- * Every table computes the same bits; LAPIDARY_ISA=portable|avx2|avx512|neon forces one. Shapes are
+ * Every table computes the same bits. Shapes are
  * row-major, strides count elements unless they are called bytes. Functions allocate nothing and keep
  * nothing. */
 #ifndef LAP_KERNELS_KERNELS_H
@@ -78,8 +78,8 @@ extern const lap_kernels *const lap_kernels_built[];
 /* This very processor has what the table needs. */
 bool lap_kernels_run_here(const lap_kernels *kernels);
 
-/* The table for this processor, or the one that the environment variable LAPIDARY_ISA names.
+/* The table for this processor, or the one called `name` (portable, avx2, avx512, neon) if that is not NULL.
  * Errors: ARGUMENT (unknown name), UNSUPPORTED (the processor lacks it). */
-lap_status lap_kernels_select(const lap_kernels **out, lap_error *error);
+lap_status lap_kernels_select(const char *name, const lap_kernels **out, lap_error *error);
 
 #endif

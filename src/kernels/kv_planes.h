@@ -1,27 +1,16 @@
 /* kv_planes.h: how the keys and values of one layer lie in memory, and how a position is written.
  *
- * A cache is a few planes with the same slot numbering, [capacity, kv_heads, row]: the codes of K and V,
- * their scales and, where the codes are affine (4 and 8 bits), their biases. Position p stands in slot p
- * mod capacity. Plain caches hold signed 16-bit codes with a scale for each group (quantize_row.h).
- * Scales and biases are f32 (docs/numerics.md has the reason).
- *
- * Bits, group size and head counts are parameters: constants in generated code. */
+ * The layout is that of kv_layout.h. Bits, group size and head counts are parameters: constants in generated
+ * code. */
 #ifndef LAP_KERNELS_KV_PLANES_H
 #define LAP_KERNELS_KV_PLANES_H
 
+#include "device/kv_layout.h"
 #include "kernels/affine.h"
 #include "kernels/attention.h"
 #include "kernels/quantize_row.h"
 
 enum {
-  LAP_K_CODES,
-  LAP_V_CODES,
-  LAP_K_SCALES,
-  LAP_V_SCALES,
-  LAP_K_BIASES,
-  LAP_V_BIASES,
-  LAP_KV_PLANES,
-  LAP_PLAIN_BITS = 16,
   LAP_PLAIN_BLOCKS = LAP_MAX_HEAD_DIM / 32
 };
 
@@ -29,12 +18,6 @@ typedef struct lap_kv_planes {
   unsigned char *plane[LAP_KV_PLANES]; /* plain caches have no biases */
   int64_t capacity;
 } lap_kv_planes;
-
-/* Bytes of one position of one KV head in plane `index`. */
-LAP_INLINE size_t lap_kv_head_bytes(const int bits, const int group_size, const int head_dim, int index) {
-  if (index < LAP_K_SCALES) return (size_t)(head_dim * bits / 8);
-  return (size_t)(head_dim / group_size) * sizeof(float);
-}
 
 /* What a kernel needs to read KV head `kv_head` of `kv_heads`. */
 LAP_INLINE lap_kv_view lap_kv_planes_view(const int bits, const int group_size, const int head_dim,
@@ -83,7 +66,7 @@ LAP_INLINE void lap_kv_write(const int bits, const int group_size, const int hea
                              const float *v) {
   const size_t slot = (size_t)(position % planes->capacity);
   unsigned char *at[LAP_KV_PLANES];
-  for (int i = 0; i < (bits == LAP_PLAIN_BITS ? LAP_K_BIASES : LAP_KV_PLANES); i++) {
+  for (int i = 0; i < lap_kv_plane_count(bits); i++) {
     const size_t bytes = lap_kv_head_bytes(bits, group_size, head_dim, i);
     at[i] = planes->plane[i] + (slot * (size_t)kv_heads + (size_t)kv_head) * bytes;
   }

@@ -1,6 +1,4 @@
-/* select.c: which form of the kernels runs. Results do not depend on it, only speed does. */
-#include <stdlib.h>
-
+/* select.c: which variant of the kernels runs. Results do not depend on it, only speed does. */
 #include "kernels/kernels.h"
 
 const lap_kernels *const lap_kernels_built[] = {
@@ -41,16 +39,12 @@ static bool is_name(const char *name) {
   return false;
 }
 
-lap_status lap_kernels_select(const lap_kernels **out, lap_error *error) {
-  const char *name = getenv("LAPIDARY_ISA");
-  if (name && !*name) name = NULL;
+lap_status lap_kernels_select(const char *name, const lap_kernels **out, lap_error *error) {
   for (int i = 0; lap_kernels_built[i]; i++) {
     *out = lap_kernels_built[i];
     if (lap_kernels_run_here(*out) && (!name || strcmp(name, (*out)->name) == 0)) return LAP_OK;
   }
   if (!is_name(name)) /* without one, the portable table was given */
-    return lap_fail(error, LAP_ERROR_ARGUMENT,
-                    "LAPIDARY_ISA: '%s' is not one of portable, avx2, avx512, neon", name);
-  return lap_fail(error, LAP_ERROR_UNSUPPORTED, "LAPIDARY_ISA: this processor (or this build) has no %s",
-                  name);
+    return lap_fail(error, LAP_ERROR_ARGUMENT, "isa: '%s' is not one of portable, avx2, avx512, neon", name);
+  return lap_fail(error, LAP_ERROR_UNSUPPORTED, "isa: this processor (or this build) has no %s", name);
 }

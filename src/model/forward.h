@@ -6,7 +6,6 @@
 #ifndef LAP_MODEL_FORWARD_H
 #define LAP_MODEL_FORWARD_H
 
-#include "base/pool.h"
 #include "cache/kv.h"
 #include "model/model.h"
 
@@ -29,20 +28,13 @@ typedef struct lap_segment {
   int blocks;
 } lap_segment;
 
-/* Sees intermediate rows; for tests and for comparing two paths. `name` is "embedding",
- * "per_layer_input", "layer", "router" (indices, then weights, as floats), "final_norm". With a probe
- * every row passes through every layer. */
-typedef struct lap_probe {
-  void (*see)(void *context, const char *name, int layer, const float *data, int rows, int width);
-  void *context;
-} lap_probe;
-
 typedef struct lap_forward lap_forward;
 
-/* `pool` and `model` must outlive it. One pass at a time. The environment variable LAPIDARY_ATTENTION (tiled,
- * plain) forces a form of attention; results do not depend on it. Errors: MEMORY, ARGUMENT. */
-lap_status lap_forward_create(const lap_model *model, lap_pool *pool, lap_forward **out, lap_error *error);
+/* `model` must outlive it. One pass at a time. Errors: those of the device's open_runner. */
+lap_status lap_forward_create(const lap_model *model, const lap_runner_options *options, lap_forward **out,
+                              lap_error *error);
 void lap_forward_destroy(lap_forward *forward);
+/* A probe must stay until it is replaced; NULL: nobody watches. */
 void lap_forward_set_probe(lap_forward *forward, const lap_probe *probe);
 
 /* AUTO (the default) and CUT: the model's cut where there is one and the caches are what it was cut for, else
@@ -50,18 +42,20 @@ void lap_forward_set_probe(lap_forward *forward, const lap_probe *probe);
 void lap_forward_set_path(lap_forward *forward, lap_path path);
 lap_path lap_forward_served(const lap_forward *forward);
 
-/* Bytes of scratch memory held. */
+int lap_forward_threads(const lap_forward *forward);
+
+/* Bytes of scratch memory held, the device's and the host's. */
 size_t lap_forward_bytes(const lap_forward *forward);
 
 /* What a forward pass will hold, without weights, caches or memory. All zero: before the first one. */
 typedef struct lap_forward_forecast {
-  size_t rows, caches, arena;
+  size_t rows, caches, scratch;
 } lap_forward_forecast;
 
-/* What lap_forward_run of `count` tokens of one sequence from `position` on, by `code`, does to the memory.
- * Errors: MEMORY. */
-lap_status lap_forward_foresee(const lap_plan *plan, const lap_forward_code *code, int threads,
-                               int64_t position, int count, lap_forward_forecast *forecast, lap_error *error);
+/* What lap_forward_run of `count` tokens of one sequence from `position` on does to the memory. Errors:
+ * MEMORY. */
+lap_status lap_forward_foresee(const lap_bound *bound, int threads, lap_path path, int64_t position,
+                               int count, lap_forward_forecast *forecast, lap_error *error);
 
 /* Evaluates all segments (distinct kv, at least one token each) and appends them to their caches.
  * Errors: ARGUMENT (an id outside the vocabulary, a block outside its segment), MEMORY: nothing has changed;

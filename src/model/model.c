@@ -4,10 +4,9 @@
 #include <nettle/sha2.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "checkpoint/plan_text.h"
-#include "cut/generate.h"
-#include "kernels/rope.h"
 
 /* ---- which weights these are ---- */
 
@@ -80,44 +79,25 @@ lap_status lap_model_fingerprint(lap_model *model, unsigned char out[LAP_MODEL_F
 
 /* ---- opening ---- */
 
-static lap_status make_frequencies(lap_model *model, lap_error *error) {
-  for (int type = 0; type < 2; type++) {
-    const lap_rope *rope = &model->plan->rope[type];
-    model->rope_frequency[type] = malloc((size_t)(rope->rotated_pairs + 1) * sizeof(double));
-    if (!model->rope_frequency[type])
-      return lap_fail(error, LAP_ERROR_MEMORY, "out of memory for the RoPE tables");
-    lap_rope_frequencies(rope->theta, rope->factor, model->plan->head_dim[type], rope->rotated_pairs,
-                         model->rope_frequency[type]);
-  }
-  return LAP_OK;
+static lap_status open_device(const lap_model_options *options, lap_device **out, lap_error *error) {
+  const lap_device_options how = {.isa = options ? options->isa : NULL};
+  return lap_device_open("cpu", &how, out, error);
 }
 
-static const lap_forward_code *monolith_for(const lap_kernels *kernels) {
-#if defined(__x86_64__)
-#ifdef LAP_WITH_AVX512
-  if (kernels == &lap_kernels_avx512) return &lap_monolith_avx512;
-#endif
-  if (kernels == &lap_kernels_avx2) return &lap_monolith_avx2;
-#elif defined(__aarch64__)
-  if (kernels == &lap_kernels_neon) return &lap_monolith_neon;
-#endif
-  (void)kernels;
-  return &lap_monolith_portable;
+lap_status lap_model_choose_code(const lap_plan *plan, const lap_model_options *options, lap_device **device,
+                                 lap_bound **bound, lap_error *error) {
+  *bound = NULL;
+  lap_status status = open_device(options, device, error);
+  return status == LAP_OK ? (*device)->driver->bind(*device, plan, NULL, bound, error) : status;
 }
 
-lap_status lap_model_choose_code(const lap_plan *plan, const lap_kernels **kernels,
-                                 const lap_forward_code **monolith, lap_found_cut *cut, lap_error *error) {
-  *cut = (lap_found_cut){0};
-  lap_status status = lap_kernels_select(kernels, error);
-  if (status == LAP_OK) status = lap_cut_fingerprint(plan, cut->fingerprint, error);
-  if (status != LAP_OK) return status;
-  *monolith = monolith_for(*kernels);
-  lap_registry_find((*kernels)->name, cut);
-  return LAP_OK;
+void lap_model_release_code(lap_device *device, lap_bound *bound) {
+  if (bound) device->driver->unbind(bound);
+  if (device) device->driver->close(device);
 }
 
-lap_status lap_model_assemble(const char *name, lap_tensors *tensors, lap_plan *plan, lap_model **out,
-                              lap_error *error) {
+lap_status lap_model_assemble(const char *name, lap_tensors *tensors, lap_plan *plan,
+                              const lap_model_options *options, lap_model **out, lap_error *error) {
   *out = NULL;
   lap_model *model = calloc(1, sizeof *model);
   if (!model) {
@@ -131,10 +111,9 @@ lap_status lap_model_assemble(const char *name, lap_tensors *tensors, lap_plan *
   model->directory = strdup(name);
   lap_status status =
       model->directory ? LAP_OK : lap_fail(error, LAP_ERROR_MEMORY, "%s: out of memory", name);
+  if (status == LAP_OK) status = open_device(options, &model->device, error);
   if (status == LAP_OK)
-    status = lap_model_choose_code(plan, &model->kernels, &model->monolith, &model->cut, error);
-  if (status == LAP_OK) status = lap_weights_bind(plan, tensors, &model->weights, error);
-  if (status == LAP_OK) status = make_frequencies(model, error);
+    status = model->device->driver->bind(model->device, plan, tensors, &model->bound, error);
   if (status != LAP_OK) {
     lap_model_close(model);
     return status;
@@ -143,26 +122,24 @@ lap_status lap_model_assemble(const char *name, lap_tensors *tensors, lap_plan *
   return LAP_OK;
 }
 
-lap_status lap_model_open(const char *directory, lap_kv_mode kv_mode, lap_model **out, lap_error *error) {
+lap_status lap_model_open(const char *directory, const lap_model_options *options, lap_model **out,
+                          lap_error *error) {
   lap_tensors *tensors;
   lap_plan *plan;
   *out = NULL;
   lap_status status = lap_tensors_open(directory, &tensors, error);
   if (status != LAP_OK) return status;
-  status = lap_plan_build(directory, tensors, kv_mode, &plan, error);
-  if (status == LAP_OK) return lap_model_assemble(directory, tensors, plan, out, error);
+  status = lap_plan_build(directory, tensors, options ? options->kv : LAP_KV_CONFIG, &plan, error);
+  if (status == LAP_OK) return lap_model_assemble(directory, tensors, plan, options, out, error);
   lap_tensors_close(tensors);
   return status;
 }
 
 void lap_model_close(lap_model *model) {
   if (!model) return;
-  lap_warming_end(&model->warming);
   pthread_mutex_destroy(&model->mutex);
   lap_tokenizer_close(model->tokenizer);
-  lap_registry_release(&model->cut);
-  for (int type = 0; type < 2; type++) free(model->rope_frequency[type]);
-  lap_weights_free(model->weights);
+  lap_model_release_code(model->device, model->bound);
   lap_plan_free(model->plan);
   lap_tensors_close(model->tensors);
   free(model->directory);
@@ -170,7 +147,7 @@ void lap_model_close(lap_model *model) {
 }
 
 void lap_model_warm(lap_model *model) {
-  lap_warming_begin(&model->warming, model->plan, model->tensors);
+  model->device->driver->warm(model->bound);
 }
 
 lap_status lap_model_tokenizer(lap_model *model, const lap_tokenizer **out, lap_error *error) {
@@ -188,9 +165,7 @@ lap_status lap_model_tokenizer(lap_model *model, const lap_tokenizer **out, lap_
 }
 
 lap_cut_info lap_model_cut(const lap_model *model) {
-  const lap_found_cut *cut = &model->cut;
-  return (lap_cut_info){
-      .fingerprint = cut->fingerprint, .available = cut->code != NULL, .path = cut->path, .why = cut->why};
+  return model->device->driver->cut(model->bound);
 }
 
 int32_t lap_model_vocab_size(const lap_model *model) {

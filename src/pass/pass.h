@@ -16,8 +16,7 @@
 #include "pass/weights.h"
 
 enum {
-  LAP_PASS_ABI = 2,       /* the structures of this header and of those that it includes */
-  LAP_KERNEL_CONTRACT = 1 /* docs/numerics.md: the bits that every operation gives */
+  LAP_PASS_ABI = 2 /* the structures of this header and of those that it includes */
 };
 
 /* A cache of one segment, with room for the segment's rows. */

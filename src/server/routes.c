@@ -329,7 +329,7 @@ static void health(const call *c) {
   lap_write_string(&writer, "model", served->name);
   lap_write_string(&writer, "path", served->path);
   lap_write_string(&writer, "kv", served->kv);
-  lap_write_string(&writer, "isa", served->model->kernels->name);
+  lap_write_string(&writer, "isa", served->model->device->driver->variant(served->model->device));
   lap_write_integer(&writer, "threads", stats.batch.threads);
   lap_write_integer(&writer, "context", served->context);
   lap_write_integer(&writer, "kv_bytes", (int64_t)stats.batch.kv_bytes);

@@ -120,23 +120,22 @@ static lap_tensors *tiny_tensors(void) {
 /* Computes with an accepted plan, a few tokens at once and one alone: whatever it says, nothing may be read
  * that is not there. Takes over both. */
 static void evaluate_plan(lap_tensors *tensors, lap_plan *plan) {
-  static lap_pool *pool;
   lap_error error;
   lap_model *model;
   lap_forward *forward;
   lap_kv *kv;
-  if (!pool && lap_pool_create(1, &pool, &error) != LAP_OK) abort();
   char *source;
   if (lap_cut_generate(plan, "tiny", &source, NULL, &error) != LAP_OK) abort();
   free(source);
-  if (lap_model_assemble("tiny", tensors, plan, &model, &error) != LAP_OK) abort();
-  if (lap_forward_create(model, pool, &forward, &error) != LAP_OK) abort();
-  if (lap_kv_create(plan, false, &kv, &error) != LAP_OK) abort();
+  if (lap_model_assemble("tiny", tensors, plan, NULL, &model, &error) != LAP_OK) abort();
+  if (lap_forward_create(model, &(lap_runner_options){.threads = 1}, &forward, &error) != LAP_OK) abort();
+  if (lap_kv_create(model->bound, false, &kv, &error) != LAP_OK) abort();
   const int32_t ids[] = {0, plan->vocab_size - 1, plan->vocab_size / 2, 0};
   float *logits = malloc((size_t)plan->vocab_size * sizeof *logits);
   if (!logits) abort();
   for (int i = 0; i < 2; i++) {
-    lap_segment segment = {kv, i ? ids + 3 : ids, i ? 1 : 3, i ? 0 : 2, logits};
+    const lap_segment segment = {
+        .kv = kv, .ids = i ? ids + 3 : ids, .count = i ? 1 : 3, .logits_from = i ? 0 : 2, .logits = logits};
     lap_status status = lap_forward_run(forward, &segment, 1, &error);
     if (status != LAP_OK && status != LAP_ERROR_NUMERIC) abort();
   }

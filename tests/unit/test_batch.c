@@ -163,7 +163,7 @@ static void expect_as_alone(lap_model *model, const client *c, const char *what)
 static lap_model *open_model(const char *directory, lap_kv_mode kv) {
   lap_error error;
   lap_model *model;
-  expect_ok(lap_model_open(directory, kv, &model, &error), &error);
+  expect_ok(lap_model_open(directory, &(lap_model_options){.kv = kv}, &model, &error), &error);
   return model;
 }
 

@@ -5,6 +5,7 @@
 
 #include "cache/cache.h"
 #include "cache/snapshot.h"
+#include "cpu/cpu.h"
 #include "engine/session.h"
 #include "kernels/quantize_row.h"
 #include "support/check.h"
@@ -16,6 +17,35 @@ enum {
 
 static lap_cache_shape shape_of(int64_t window, int bits) {
   return (lap_cache_shape){KV_HEADS, HEAD_DIM, window, bits, 64};
+}
+
+static lap_device *device;
+
+static int open_device(void **state) {
+  (void)state;
+  lap_error error;
+  return lap_device_open("cpu", NULL, &device, &error) == LAP_OK ? 0 : -1;
+}
+
+static int close_device(void **state) {
+  (void)state;
+  device->driver->close(device);
+  return 0;
+}
+
+/* As a pass writes K and V [HEAD_DIM] of one KV head, by plain C. */
+static void write_head(lap_cache *cache, int64_t position, int head, const float *k, const float *v) {
+  const lap_cache_place place = lap_cache_get_place(cache);
+  const lap_kv_planes planes = lap_cpu_planes(&place);
+  lap_kernels_portable.kv_write(place.shape.bits, place.shape.group_size, place.shape.head_dim,
+                                place.shape.kv_heads, &planes, position, head, k, v);
+}
+
+static lap_kv_view view_of(const lap_cache *cache, int head) {
+  const lap_cache_place place = lap_cache_get_place(cache);
+  const lap_kv_planes planes = lap_cpu_planes(&place);
+  return lap_kv_planes_view(place.shape.bits, place.shape.group_size, place.shape.head_dim,
+                            place.shape.kv_heads, &planes, head);
 }
 
 /* K and V of a position are constant rows, +position and -position: they survive any quantizer nearly
@@ -31,7 +61,7 @@ static void append(lap_cache *cache, int64_t count) {
         k[d] = (float)(position + 1 + 1000 * head);
         v[d] = -k[d];
       }
-      lap_cache_write(cache, &lap_kernels_portable, position, head, k, v);
+      write_head(cache, position, head, k, v);
     }
   lap_cache_commit(cache, count);
 }
@@ -48,7 +78,7 @@ static float element(const lap_kv_view *view, const unsigned char *codes, const 
 /* True if `position` is stored in its place for both heads. */
 static bool holds(const lap_cache *cache, int64_t position) {
   for (int head = 0; head < KV_HEADS; head++) {
-    lap_kv_view view = lap_cache_view(cache, head);
+    lap_kv_view view = view_of(cache, head);
     int64_t slot = position % view.capacity;
     float expected = (float)(position + 1 + 1000 * head);
     for (int d = 0; d < HEAD_DIM; d += 21) {
@@ -74,7 +104,7 @@ static void queries_find_the_positions_that_mlx_attends(void **state) {
     int64_t window = strncmp(kind, "rotating", 8) == 0 ? lap_json_get(document, one, "window")->integer : 0;
     lap_cache_shape shape = shape_of(window, strstr(kind, "quantized") ? 4 : 16);
     lap_cache *cache;
-    expect_ok(lap_cache_create(&shape, &cache, &error), &error);
+    expect_ok(lap_cache_create(device, &shape, &cache, &error), &error);
     for (const lap_json *step = lap_json_get(document, one, "steps")->child; step; step = step->next) {
       int64_t n = lap_json_get(document, step, "n")->integer, before = lap_cache_length(cache);
       assert_int_equal(before, lap_json_get(document, step, "offset_before")->integer);
@@ -102,7 +132,7 @@ static void a_ring_never_exceeds_its_window_plus_one_chunk(void **state) {
     lap_error error;
     lap_cache *cache;
     lap_cache_shape shape = shape_of(100, bits);
-    expect_ok(lap_cache_create(&shape, &cache, &error), &error);
+    expect_ok(lap_cache_create(device, &shape, &cache, &error), &error);
     int64_t largest = 0;
     random_source source = {9};
     for (int step = 0; step < 200; step++) {
@@ -124,7 +154,7 @@ static void memory_grows_with_use_in_steps(void **state) {
   lap_error error;
   lap_cache *cache;
   lap_cache_shape shape = shape_of(0, 4);
-  expect_ok(lap_cache_create(&shape, &cache, &error), &error);
+  expect_ok(lap_cache_create(device, &shape, &cache, &error), &error);
   assert_int_equal(lap_cache_bytes(cache), 0);
   int64_t capacity = 0, steps = 0;
   for (int i = 0; i < 5000; i++) {
@@ -146,7 +176,7 @@ static void no_history_takes_more_than_the_bound(void **state) {
     lap_cache *cache;
     lap_cache_shape shape = shape_of(trial % 2 ? 30 : 0, 4);
     int64_t most = 1 + random_below(&source, 60);
-    expect_ok(lap_cache_create(&shape, &cache, &error), &error);
+    expect_ok(lap_cache_create(device, &shape, &cache, &error), &error);
     for (int step = 0; step < 100; step++) {
       int64_t n = 1 + random_below(&source, (int)most);
       append(cache, n);
@@ -164,8 +194,10 @@ static void quantized_positions_take_what_the_plan_computes(void **state) {
   for (int m = 0; m < 4; m++) {
     lap_model *model;
     lap_kv *kv;
-    expect_ok(lap_model_open(SOURCE_DIR "/models/pebble", modes[m], &model, &error), &error);
-    expect_ok(lap_kv_create(model->plan, false, &kv, &error), &error);
+    expect_ok(
+        lap_model_open(SOURCE_DIR "/models/pebble", &(lap_model_options){.kv = modes[m]}, &model, &error),
+        &error);
+    expect_ok(lap_kv_create(model->bound, false, &kv, &error), &error);
     for (int i = 0; i < model->plan->layers; i++) {
       const lap_layer *layer = &model->plan->layer[i];
       if (layer->sharer) continue;
@@ -182,7 +214,7 @@ static void a_wrapped_ring_refuses_to_trim_beyond_what_it_holds(void **state) {
   lap_error error;
   lap_cache *cache;
   lap_cache_shape shape = shape_of(8, 4);
-  expect_ok(lap_cache_create(&shape, &cache, &error), &error);
+  expect_ok(lap_cache_create(device, &shape, &cache, &error), &error);
   append(cache, 5);
   expect_ok(lap_cache_trim(cache, 2, &error), &error); /* not wrapped: anything goes */
   for (int i = 0; i < 18; i++) append(cache, 1);       /* length 20, capacity 12: positions 8..19 */
@@ -209,8 +241,8 @@ static void conversion_stores_what_direct_writing_would_have_stored(void **state
       lap_error error;
       lap_cache *plain, *direct;
       lap_cache_shape p = shape_of(window, 16), q = shape_of(window, bits);
-      expect_ok(lap_cache_create(&p, &plain, &error), &error);
-      expect_ok(lap_cache_create(&q, &direct, &error), &error);
+      expect_ok(lap_cache_create(device, &p, &plain, &error), &error);
+      expect_ok(lap_cache_create(device, &q, &direct, &error), &error);
       random_source source = {11};
       for (int position = 0; position < 70; position++) {
         expect_ok(lap_cache_reserve(plain, 1, &error), &error);
@@ -223,23 +255,23 @@ static void conversion_stores_what_direct_writing_would_have_stored(void **state
             v[d] = (float)(random_below(&source, 65535) - 32767);
           }
           k[3] = v[5] = 32767.0f;
-          lap_cache_write(plain, &lap_kernels_portable, position, head, k, v);
-          lap_cache_write(direct, &lap_kernels_portable, position, head, k, v);
+          write_head(plain, position, head, k, v);
+          write_head(direct, position, head, k, v);
         }
         lap_cache_commit(plain, 1);
         lap_cache_commit(direct, 1);
       }
-      expect_ok(lap_cache_convert(plain, &lap_kernels_portable, bits, 64, &error), &error);
+      expect_ok(lap_cache_convert(plain, bits, 64, &error), &error);
       assert_int_equal(lap_cache_length(plain), lap_cache_length(direct));
       for (int plane = 0; plane < lap_cache_planes(direct); plane++) {
         unsigned char a[4096], b[4096];
         for (int64_t position = lap_cache_oldest(plain); position < 70; position++) {
-          lap_cache_read(plain, plane, position, position + 1, a);
-          lap_cache_read(direct, plane, position, position + 1, b);
+          expect_ok(lap_cache_read(plain, plane, position, position + 1, a, &error), &error);
+          expect_ok(lap_cache_read(direct, plane, position, position + 1, b, &error), &error);
           assert_memory_equal(a, b, lap_cache_plane_bytes(direct, plane));
         }
       }
-      assert_int_equal(lap_cache_convert(plain, &lap_kernels_portable, 4, 64, &error), LAP_ERROR_STATE);
+      assert_int_equal(lap_cache_convert(plain, 4, 64, &error), LAP_ERROR_STATE);
       lap_cache_destroy(plain);
       lap_cache_destroy(direct);
     }
@@ -255,7 +287,8 @@ typedef struct pebble {
 static pebble open_pebble(lap_kv_mode kv) {
   pebble p;
   lap_error error;
-  expect_ok(lap_model_open(SOURCE_DIR "/models/pebble", kv, &p.model, &error), &error);
+  expect_ok(lap_model_open(SOURCE_DIR "/models/pebble", &(lap_model_options){.kv = kv}, &p.model, &error),
+            &error);
   expect_ok(lap_session_create(p.model, NULL, &p.session, &error), &error);
   return p;
 }
@@ -411,7 +444,8 @@ static void a_sequence_goes_back_by_copies_of_its_rings(void **state) {
     assert_true(lap_rings_bytes(rings) <= lap_kv_rings_bytes(p.session->kv) + 64 * 1024);
     /* a copy, and then the sequence itself */
     expect_ok(lap_kv_copy(p.session->kv, rings, at[i], &copy, &error), &error);
-    const lap_segment segment = {copy, ids + LONG - 3, 3, 2, logits};
+    const lap_segment segment = {
+        .kv = copy, .ids = ids + LONG - 3, .count = 3, .logits_from = 2, .logits = logits};
     expect_ok(lap_passes_run(&p.session->passes, &segment, 1, &error), &error);
     assert_memory_equal(logits, expected, sizeof logits);
     expect_ok(lap_kv_rewind(p.session->kv, rings, at[i], &error), &error);
@@ -468,7 +502,8 @@ static void snapshots_hold_copies_of_rings(void **state) {
   assert_int_equal(count, 2);
   free(tokens);
   expect_ok(lap_kv_rewind(reader.session->kv, read[0], 150, &error), &error);
-  const lap_segment segment = {reader.session->kv, ids + LONG - 3, 3, 2, logits};
+  const lap_segment segment = {
+      .kv = reader.session->kv, .ids = ids + LONG - 3, .count = 3, .logits_from = 2, .logits = logits};
   expect_ok(lap_passes_run(&reader.session->passes, &segment, 1, &error), &error);
   logits_after(&cold, ids, 150, expected);
   logits_after(&cold, ids + LONG - 3, 3, expected);
@@ -522,5 +557,5 @@ int main(void) {
       cmocka_unit_test(a_sequence_goes_back_by_copies_of_its_rings),
       cmocka_unit_test(snapshots_hold_copies_of_rings),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return cmocka_run_group_tests(tests, open_device, close_device);
 }

@@ -21,7 +21,7 @@ typedef struct fixture {
 static int open_pebble(void **state) {
   static fixture f;
   lap_error error;
-  expect_ok(lap_model_open(PEBBLE, LAP_KV_CONFIG, &f.model, &error), &error);
+  expect_ok(lap_model_open(PEBBLE, NULL, &f.model, &error), &error);
   expect_ok(lap_chat_open(f.model, &f.chat, &error), &error);
   *state = &f;
   return 0;
@@ -360,7 +360,7 @@ static void templates_are_found(void **state) {
     lap_chat *chat;
     lap_error error;
     make_checkpoint(directory, cases[i].template, cases[i].config);
-    expect_ok(lap_model_open(directory, LAP_KV_CONFIG, &model, &error), &error);
+    expect_ok(lap_model_open(directory, NULL, &model, &error), &error);
     lap_status status = lap_chat_open(model, &chat, &error);
     if (cases[i].expected) {
       expect_ok(status, &error);
@@ -383,7 +383,7 @@ static void what_the_template_says_no_to_is_the_callers_fault(void **state) {
   lap_chat_prompt prompt;
   lap_error error;
   make_checkpoint(directory, "{{ raise_exception('roles must alternate') }}", "");
-  expect_ok(lap_model_open(directory, LAP_KV_CONFIG, &model, &error), &error);
+  expect_ok(lap_model_open(directory, NULL, &model, &error), &error);
   expect_ok(lap_chat_open(model, &chat, &error), &error);
   assert_int_equal(render(chat, USER "}", LAP_THINKING_UNSTATED, false, &prompt, &error), LAP_ERROR_ARGUMENT);
   assert_non_null(strstr(error.message, "roles must alternate"));

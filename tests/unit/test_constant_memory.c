@@ -48,7 +48,7 @@ static lap_model *model;
 static int open_pebble(void **state) {
   lap_error error;
   (void)state;
-  return lap_model_open(PEBBLE, LAP_KV_CONFIG, &model, &error) == LAP_OK ? 0 : -1;
+  return lap_model_open(PEBBLE, NULL, &model, &error) == LAP_OK ? 0 : -1;
 }
 
 static int close_pebble(void **state) {

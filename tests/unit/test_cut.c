@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cpu/cpu.h"
 #include "cut/generate.h"
 #include "cutter/cutter.h"
 #include "engine/session.h"
@@ -39,7 +40,7 @@ static void run_command(const char *command) {
 static lap_model *open_model(const char *directory, lap_kv_mode kv) {
   lap_error error;
   lap_model *model;
-  expect_ok(lap_model_open(directory, kv, &model, &error), &error);
+  expect_ok(lap_model_open(directory, &(lap_model_options){.kv = kv}, &model, &error), &error);
   return model;
 }
 
@@ -256,8 +257,9 @@ static int make_stored(void **state) {
   setenv("CC", path_of("%s -O1", compiler && *compiler ? compiler : "cc"), 1);
   stored.cache = make_directory();
   setenv("XDG_CACHE_HOME", stored.cache, 1);
-  unsetenv("LAPIDARY_ATTENTION");
-  expect_ok(lap_cutter_run(PEBBLE, LAP_KV_PLAIN, &(lap_gate_options){.threads = 2}, &result, &error), &error);
+  expect_ok(lap_cutter_run(PEBBLE, &(lap_model_options){.kv = LAP_KV_PLAIN},
+                           &(lap_gate_options){.threads = 2}, &result, &error),
+            &error);
   snprintf(stored.object, sizeof stored.object, "%s", result.path);
   snprintf(stored.directory, sizeof stored.directory, "%.*s", (int)(strrchr(result.path, '/') - result.path),
            result.path);
@@ -438,7 +440,8 @@ static void expect_no_cutting_into(const char *directory) {
   lap_error error;
   lap_cutter_result result;
   const lap_gate_options never = {.progress = stop_at_once};
-  assert_int_equal(lap_cutter_run(PEBBLE, LAP_KV_PLAIN, &never, &result, &error), LAP_ERROR_IO);
+  assert_int_equal(lap_cutter_run(PEBBLE, &(lap_model_options){.kv = LAP_KV_PLAIN}, &never, &result, &error),
+                   LAP_ERROR_IO);
   assert_non_null(strstr(error.message, path_of("%s:", directory)));
   assert_null(result.path);
 }
@@ -505,7 +508,7 @@ static const change faults[] = {
      "static void forward(lap_pass *p) {\n  fault = atoi(getenv(\"LAPIDARY_TEST_FAULT\"));\n"},
     {"", "", "(&s, 9, 7)", "(&s, 9, fault == 1 ? 6 : 7)"},
     {"", "", "  lap_row_scale(", "  if (fault != 2 || s->layer != 4) lap_row_scale("},
-    {"", "", "0, HIDDEN, 0x1p+4f, h)", "0, HIDDEN, fault == 3 ? 8.0f : 0x1p+4f, h)"},
+    {"", "", "token, 0x1p+4f, h)", "0, HIDDEN, fault == 3 ? 8.0f : 0x1p+4f, h)"},
     {"", "", "multiply_8g64_256, 0x1.ep+4f,", "multiply_8g64_256, fault == 4 ? 29.0f : 0x1.ep+4f,"},
     {"", "", ".window = 128,", ".window = fault == 5 ? 127 : 128,"},
     {"", "", "lap_drop_unwanted_rows(s->pass, kept, 6)",
@@ -529,7 +532,8 @@ static void compile_faulty(const char *flags) {
   char *source;
   size_t length, bytes;
   char *work = make_directory();
-  expect_ok(lap_cutter_source(PEBBLE, LAP_KV_PLAIN, &source, &length, &error), &error);
+  expect_ok(lap_cutter_source(PEBBLE, &(lap_model_options){.kv = LAP_KV_PLAIN}, &source, &length, &error),
+            &error);
   for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
     char *changed = replaced(source, faults[i].from, faults[i].to);
     free(source);
@@ -558,10 +562,10 @@ static void the_gate_finds_a_wrong_cut_and_names_the_layer(void **state) {
   setenv("XDG_CACHE_HOME", stored.cache, 1);
   setenv("LAPIDARY_TEST_FAULT", "0", 1);
   lap_model *right = open_model(PEBBLE, LAP_KV_PLAIN);
-  compile_faulty(right->kernels->flags);
+  compile_faulty(lap_cpu_of(right->bound)->kernels->flags);
   lap_model *model = open_model(PEBBLE, LAP_KV_PLAIN);
   assert_true(lap_model_cut(model).available);
-  assert_ptr_not_equal(model->cut.code, right->cut.code);
+  assert_ptr_not_equal(lap_cpu_of(model->bound)->cut.code, lap_cpu_of(right->bound)->cut.code);
   for (size_t i = 0; i < sizeof findings / sizeof *findings; i++) {
     setenv("LAPIDARY_TEST_FAULT", path_of("%zu", i + 1), 1);
     const lap_status status = lap_gate_run(model, &options, &result, &error);
@@ -642,8 +646,13 @@ static void one_segment_with_other_caches_keeps_the_pass_off_the_cut(void **stat
   for (int other = 0; other < 2; other++) {
     lap_session *one = open_session(model, NULL);
     lap_session *two = open_session(model, &(lap_session_options){.kv_start_prompt = other});
-    const lap_segment segments[] = {{one->kv, ids, TOKENS, TOKENS - 1, logits},
-                                    {two->kv, ids + TOKENS, TOKENS, TOKENS - 1, logits + VOCAB}};
+    const lap_segment segments[] = {
+        {.kv = one->kv, .ids = ids, .count = TOKENS, .logits_from = TOKENS - 1, .logits = logits},
+        {.kv = two->kv,
+         .ids = ids + TOKENS,
+         .count = TOKENS,
+         .logits_from = TOKENS - 1,
+         .logits = logits + VOCAB}};
     expect_ok(lap_forward_run(one->passes.forward, segments, 2, &error), &error);
     assert_int_equal(lap_forward_served(one->passes.forward), other ? LAP_PATH_MONOLITH : LAP_PATH_CUT);
     lap_session_destroy(one);
@@ -671,7 +680,7 @@ static void a_cut_for_another_instruction_set_does_not_serve_and_it_is_said(void
   lap_model *model = open_model(PEBBLE, LAP_KV_CONFIG);
   lap_found_cut pebble = {0}, e4b = {0}, kept = {0};
   setenv("XDG_CACHE_HOME", stored.cache, 1);
-  memcpy(pebble.fingerprint, model->cut.fingerprint, sizeof pebble.fingerprint);
+  memcpy(pebble.fingerprint, lap_cpu_of(model->bound)->cut.fingerprint, sizeof pebble.fingerprint);
   for (int i = 0; lap_kernels_built[i]; i++) {
     pebble.code = NULL;
     lap_registry_find(lap_kernels_built[i]->name, &pebble);
@@ -699,7 +708,7 @@ static void a_cut_for_another_instruction_set_does_not_serve_and_it_is_said(void
   snprintf(kept.fingerprint, sizeof kept.fingerprint, "%s", strrchr(stored.directory, '/') + 1);
   for (int i = 0; lap_kernels_built[i]; i++) {
     const char *isa = lap_kernels_built[i]->name;
-    if (lap_kernels_built[i] == model->kernels) continue;
+    if (lap_kernels_built[i] == lap_cpu_of(model->bound)->kernels) continue;
     assert_false(lap_registry_load(stored.object, isa, &kept));
     assert_string_equal(kept.why, path_of("%s: holds no code for %s", stored.object, isa));
   }
@@ -713,16 +722,12 @@ enum {
   ROWS = 6    /* of logits: the last ones, all but two of them by decoding */
 };
 
-static void evaluate_long(lap_model *model, lap_path path, int threads, const char *form, float *logits) {
+static void evaluate_long(lap_model *model, lap_path path, int threads, const char *method, float *logits) {
   lap_error error;
   int32_t ids[LONG];
   draw_ids(ids, LONG);
-  if (form)
-    setenv("LAPIDARY_ATTENTION", form, 1);
-  else
-    unsetenv("LAPIDARY_ATTENTION");
-  lap_session *session = open_session(model, &(lap_session_options){.threads = threads, .path = path});
-  unsetenv("LAPIDARY_ATTENTION");
+  lap_session *session =
+      open_session(model, &(lap_session_options){.threads = threads, .path = path, .attention = method});
   expect_ok(lap_session_eval(session, ids, LONG - ROWS + 2, 2, logits, &error), &error);
   for (int i = 2; i < ROWS; i++)
     expect_ok(lap_session_eval(session, ids + LONG - ROWS + i, 1, 1, logits + i * VOCAB, &error), &error);
@@ -731,7 +736,7 @@ static void evaluate_long(lap_model *model, lap_path path, int threads, const ch
   lap_session_destroy(session);
 }
 
-static void both_forms_of_attention_give_the_same_bits(void **state) {
+static void both_methods_of_attention_give_the_same_bits(void **state) {
   (void)state;
   static const struct {
     lap_kv_mode kv;
@@ -741,7 +746,7 @@ static void both_forms_of_attention_give_the_same_bits(void **state) {
                {LAP_KV_PLAIN, "plain", true},
                {LAP_KV_8, "8", false},
                {LAP_KV_4, "4", false}};
-  static const char *const forms[] = {NULL, "plain", "tiled"};
+  static const char *const methods[] = {NULL, "plain", "tiled"};
   const size_t bytes = sizeof(float[ROWS * VOCAB]);
   float *expected = malloc(bytes), *logits = malloc(bytes);
   setenv("XDG_CACHE_HOME", stored.cache, 1);
@@ -750,34 +755,31 @@ static void both_forms_of_attention_give_the_same_bits(void **state) {
     evaluate_long(model, LAP_PATH_MONOLITH, 1, NULL, expected);
     for (int way = 0; way < 12; way++) {
       const lap_path path = way >= 6 ? LAP_PATH_CUT : LAP_PATH_MONOLITH;
-      const char *form = forms[way % 6 / 2];
+      const char *method = methods[way % 6 / 2];
       const int threads = way % 2 ? 3 : 1;
       if (way == 0 || (path == LAP_PATH_CUT && !modes[m].cut) || (is_quick() && threads == 1)) continue;
-      evaluate_long(model, path, threads, form, logits);
+      evaluate_long(model, path, threads, method, logits);
       if (memcmp(expected, logits, bytes) != 0)
         fail_msg("kv %s, %s, attention %s, %d threads: other bits", modes[m].name,
-                 path == LAP_PATH_CUT ? "cut" : "monolith", form ? form : "by default", threads);
+                 path == LAP_PATH_CUT ? "cut" : "monolith", method ? method : "by default", threads);
     }
     lap_model_close(model);
   }
   free(expected), free(logits);
 }
 
-static void a_form_of_attention_that_does_not_exist_is_an_error(void **state) {
+static void a_method_of_attention_that_does_not_exist_is_an_error(void **state) {
   (void)state;
   static const char *const words[] = {"flash", "tiled ", "PLAIN", "1"};
   lap_error error;
   lap_session *session;
   lap_model *model = open_model(PEBBLE, LAP_KV_CONFIG);
   for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-    setenv("LAPIDARY_ATTENTION", words[i], 1);
-    assert_int_equal(lap_session_create(model, NULL, &session, &error), LAP_ERROR_ARGUMENT);
+    const lap_session_options options = {.attention = words[i]};
+    assert_int_equal(lap_session_create(model, &options, &session, &error), LAP_ERROR_ARGUMENT);
     assert_null(session);
-    assert_non_null(strstr(error.message, path_of("LAPIDARY_ATTENTION: '%s'", words[i])));
+    assert_non_null(strstr(error.message, path_of("attention: '%s'", words[i])));
   }
-  setenv("LAPIDARY_ATTENTION", "", 1);
-  lap_session_destroy(open_session(model, NULL));
-  unsetenv("LAPIDARY_ATTENTION");
   lap_model_close(model);
 }
 
@@ -798,8 +800,8 @@ int main(void) {
       cmocka_unit_test(one_segment_with_other_caches_keeps_the_pass_off_the_cut),
       cmocka_unit_test(the_cut_is_an_error_where_there_is_none),
       cmocka_unit_test(a_cut_for_another_instruction_set_does_not_serve_and_it_is_said),
-      cmocka_unit_test(both_forms_of_attention_give_the_same_bits),
-      cmocka_unit_test(a_form_of_attention_that_does_not_exist_is_an_error),
+      cmocka_unit_test(both_methods_of_attention_give_the_same_bits),
+      cmocka_unit_test(a_method_of_attention_that_does_not_exist_is_an_error),
   };
   return cmocka_run_group_tests(tests, make_stored, remove_stored);
 }

@@ -29,7 +29,7 @@ typedef struct fixture {
 static int open_pebble(void **state) {
   static fixture f;
   lap_error error;
-  expect_ok(lap_model_open(PEBBLE, LAP_KV_CONFIG, &f.model, &error), &error);
+  expect_ok(lap_model_open(PEBBLE, NULL, &f.model, &error), &error);
   strcpy(f.directory, "/tmp/lapidary-dialogue-XXXXXX");
   assert_non_null(mkdtemp(f.directory));
   *state = &f;

@@ -30,13 +30,7 @@ static const char *const kv_names[] = {"config", "plain", "8", "4"};
 static lap_model *open_model(const structure *s, lap_kv_mode kv, const char *isa) {
   lap_model *model;
   lap_error error;
-  if (isa) {
-    setenv("LAPIDARY_ISA", isa, 1);
-  } else {
-    unsetenv("LAPIDARY_ISA");
-  }
-  expect_ok(lap_model_open(s->directory, kv, &model, &error), &error);
-  unsetenv("LAPIDARY_ISA");
+  expect_ok(lap_model_open(s->directory, &(lap_model_options){.kv = kv, .isa = isa}, &model, &error), &error);
   return model;
 }
 
@@ -186,7 +180,8 @@ static void check_batch(const structure *s, const char *kv, lap_model *model, co
     sessions[i] = open_session(model, 2, 0);
     if (before[i]) expect_ok(lap_session_eval(sessions[i], ids, before[i], 0, NULL, &error), &error);
     int from = i == 0 ? 4 : 0; /* the first wants only its last five */
-    segments[i] = (lap_segment){sessions[i]->kv, ids + before[i], now[i], from, next};
+    segments[i] = (lap_segment){
+        .kv = sessions[i]->kv, .ids = ids + before[i], .count = now[i], .logits_from = from, .logits = next};
     next += (now[i] - from) * vocab;
   }
   expect_ok(lap_forward_run(sessions[0]->passes.forward, segments, 3, &error), &error);

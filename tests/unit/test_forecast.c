@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/pool.h"
+#include "cpu/cpu.h"
 #include "engine/forecast.h"
 #include "engine/session.h"
 #include "forge/forge.h"
@@ -43,7 +45,7 @@ static char *forged(const char *name, int layers, int scale, int bits) {
 static lap_model *open_model(const char *directory, lap_kv_mode kv) {
   lap_error error;
   lap_model *model;
-  expect_ok(lap_model_open(directory, kv, &model, &error), &error);
+  expect_ok(lap_model_open(directory, &(lap_model_options){.kv = kv}, &model, &error), &error);
   return model;
 }
 
@@ -67,11 +69,7 @@ static void eval(lap_session *session, int count, int wanted) {
 }
 
 static lap_forecast_session described(const lap_model *model, int threads, int chunk, lap_path path) {
-  bool cut = path != LAP_PATH_MONOLITH && model->cut.code;
-  return (lap_forecast_session){.plan = model->plan,
-                                .code = cut ? &model->cut.code->code : model->monolith,
-                                .threads = threads,
-                                .chunk = chunk};
+  return (lap_forecast_session){.bound = model->bound, .path = path, .threads = threads, .chunk = chunk};
 }
 
 static lap_forecast forecast(const lap_forecast_session *session, int64_t tokens) {
@@ -329,9 +327,9 @@ static void warming_touches_what_is_resident(void **state) {
   watch(model);
   lap_model_warm(model);
   lap_model_warm(model);
-  assert_true(model->warming.begun);
-  pthread_join(model->warming.thread, NULL);
-  model->warming.begun = false;
+  assert_true(lap_cpu_of(model->bound)->warming.begun);
+  pthread_join(lap_cpu_of(model->bound)->warming.thread, NULL);
+  lap_cpu_of(model->bound)->warming.begun = false;
   touched = end_watch(model, &tables);
   assert_int_equal(tables, 0);
   assert_true(touched >= (sizes.weights - sizes.tables) / 17 && touched < (sizes.weights - sizes.tables) / 2);
@@ -340,7 +338,7 @@ static void warming_touches_what_is_resident(void **state) {
   eval(session, 1, 1);
   watch(model);
   lap_model_warm(model);
-  lap_warming_end(&model->warming);
+  lap_warming_end(&lap_cpu_of(model->bound)->warming);
   assert_int_equal(end_watch(model, &tables), 0);
   lap_session_destroy(session);
   lap_model_close(model);

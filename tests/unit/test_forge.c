@@ -229,7 +229,7 @@ static void logits_are_finite_spread_and_the_same_decoded(void **state) {
     options.scale = is_quick() ? 64 : 12;
     options.bits = options.group = 0;
     char *directory = forged(&options);
-    expect_ok(lap_model_open(directory, LAP_KV_CONFIG, &model, &error), &error);
+    expect_ok(lap_model_open(directory, NULL, &model, &error), &error);
     for (int i = 0; i < TOKENS; i++) ids[i] = random_below(&source, VOCAB);
     float *at_once = evaluate(model, ids, TOKENS), *decoded = evaluate(model, ids, TOKENS - DECODED);
     check_logits(sizes[n].name, at_once);
@@ -251,7 +251,7 @@ static void logits_stay_spread_through_all_layers(void **state) {
     int32_t ids[TOKENS];
     lap_forge_options options = options_of(sizes[n].name);
     char *directory = forged(&options);
-    expect_ok(lap_model_open(directory, LAP_KV_CONFIG, &model, &error), &error);
+    expect_ok(lap_model_open(directory, NULL, &model, &error), &error);
     for (int i = 0; i < TOKENS; i++) ids[i] = random_below(&source, VOCAB);
     float *logits = evaluate(model, ids, TOKENS);
     check_logits(sizes[n].name, logits);

@@ -116,7 +116,7 @@ static collected story, got;
 static int open_pebble(void **state) {
   (void)state;
   lap_error error = {0};
-  if (lap_model_open(PEBBLE, LAP_KV_CONFIG, &pebble, &error) != LAP_OK ||
+  if (lap_model_open(PEBBLE, NULL, &pebble, &error) != LAP_OK ||
       lap_model_tokenizer(pebble, &pebble_tokenizer, &error) != LAP_OK) {
     fprintf(stderr, "%s\n", error.message);
     return -1;
@@ -304,7 +304,7 @@ static lap_model *open_variant(const char *eos_member, const char *defaults, cha
   free(file), free(config), free(text), free(whole);
   lap_error error;
   lap_model *model;
-  expect_ok(lap_model_open(*directory, LAP_KV_CONFIG, &model, &error), &error);
+  expect_ok(lap_model_open(*directory, NULL, &model, &error), &error);
   return model;
 }
 
@@ -594,7 +594,7 @@ static size_t decided_length(const char *said) {
 static void check_exam(const char *setting, lap_kv_mode mode) {
   lap_error error = {0};
   lap_model *model;
-  assert_int_equal(lap_model_open(PEBBLE, mode, &model, &error), LAP_OK);
+  assert_int_equal(lap_model_open(PEBBLE, &(lap_model_options){.kv = mode}, &model, &error), LAP_OK);
   yajl_val exam = read_exam();
   yajl_val cases = member(member(exam, setting, yajl_t_object), "cases", yajl_t_array);
   assert_int_equal(cases->u.array.len, 200);

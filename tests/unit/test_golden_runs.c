@@ -50,7 +50,9 @@ static float *run(const char *checkpoint, const run_input *in, how way) {
   lap_session *session;
   lap_session_options options = {
       .threads = 2, .chunk = way.chunk, .kv_start_prompt = way.start != FROM_THE_START};
-  expect_ok(lap_model_open(path_of(GOLDENS "/checkpoints/%s", checkpoint), way.kv, &model, &error), &error);
+  expect_ok(lap_model_open(path_of(GOLDENS "/checkpoints/%s", checkpoint), &(lap_model_options){.kv = way.kv},
+                           &model, &error),
+            &error);
   expect_ok(lap_session_create(model, &options, &session, &error), &error);
   float *logits = malloc((size_t)(in->decode_count + 1) * VOCAB * sizeof *logits);
   int64_t first = in->prompt_count - (way.start == AFTER_ALL_BUT_ONE);
@@ -223,9 +225,9 @@ static void hidden_states_equal_the_float32_reference(void **state) {
     lap_session *session;
     run_input in = open_run(checkpoints[c], 'A');
     lap_tensors *hidden = open_golden(path_of(GOLDENS "/runs/%s.A.hidden.safetensors", checkpoints[c]));
-    expect_ok(
-        lap_model_open(path_of(GOLDENS "/checkpoints/%s", checkpoints[c]), LAP_KV_PLAIN, &model, &error),
-        &error);
+    expect_ok(lap_model_open(path_of(GOLDENS "/checkpoints/%s", checkpoints[c]),
+                             &(lap_model_options){.kv = LAP_KV_PLAIN}, &model, &error),
+              &error);
     expect_ok(lap_session_create(model, NULL, &session, &error), &error);
     seen s = {.hidden = hidden, .plan = model->plan};
     lap_probe probe = {see, &s};

@@ -22,7 +22,7 @@ static lap_tensors *open_ops(const char *name) {
 static int select_kernels(void **state) {
   (void)state;
   lap_error error;
-  return lap_kernels_select(&kernels, &error) == LAP_OK ? 0 : -1;
+  return lap_kernels_select(getenv("LAPIDARY_ISA"), &kernels, &error) == LAP_OK ? 0 : -1;
 }
 
 static void affine_quantize_equals_mlx_byte_for_byte(void **state) {

@@ -9,7 +9,7 @@
 static lap_model *open_pebble(lap_kv_mode kv) {
   lap_model *model;
   lap_error error;
-  expect_ok(lap_model_open(PEBBLE, kv, &model, &error), &error);
+  expect_ok(lap_model_open(PEBBLE, &(lap_model_options){.kv = kv}, &model, &error), &error);
   return model;
 }
 

@@ -24,7 +24,7 @@ typedef struct fixture {
 
 static void open_server(fixture *f, lap_kv_mode kv, lap_server_options options) {
   lap_error error;
-  expect_ok(lap_model_open(PEBBLE, kv, &f->model, &error), &error);
+  expect_ok(lap_model_open(PEBBLE, &(lap_model_options){.kv = kv}, &f->model, &error), &error);
   options.host = "127.0.0.1";
   if (!options.service.batch.parallel) options.service.batch.parallel = 4;
   if (!options.service.max_queue) options.service.max_queue = 64;

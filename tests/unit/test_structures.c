@@ -13,9 +13,7 @@ enum {
 static lap_model *open_directory(const char *directory, lap_kv_mode kv, const char *isa) {
   lap_error error;
   lap_model *model;
-  if (isa) setenv("LAPIDARY_ISA", isa, 1);
-  expect_ok(lap_model_open(directory, kv, &model, &error), &error);
-  unsetenv("LAPIDARY_ISA");
+  expect_ok(lap_model_open(directory, &(lap_model_options){.kv = kv, .isa = isa}, &model, &error), &error);
   return model;
 }
 

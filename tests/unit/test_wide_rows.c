@@ -3,7 +3,6 @@
  *
  * The references' rows after the pictures were merged in are given as embeddings, so what is tested is the
  * pass: which positions a row sees, which row of the per-layer table it reads, and what it hands out. */
-#include "base/pool.h"
 #include "cache/kv.h"
 #include "model/forward.h"
 #include "support/check.h"
@@ -16,7 +15,6 @@ enum {
 
 typedef struct seer {
   lap_model *model;
-  lap_pool *pool;
   lap_forward *forward;
   lap_kv *kv;
 } seer;
@@ -24,18 +22,16 @@ typedef struct seer {
 static seer open_seer(const char *directory, lap_path path) {
   lap_error error;
   seer s;
-  expect_ok(lap_model_open(directory, LAP_KV_PLAIN, &s.model, &error), &error);
-  expect_ok(lap_pool_create(2, &s.pool, &error), &error);
-  expect_ok(lap_forward_create(s.model, s.pool, &s.forward, &error), &error);
+  expect_ok(lap_model_open(directory, &(lap_model_options){.kv = LAP_KV_PLAIN}, &s.model, &error), &error);
+  expect_ok(lap_forward_create(s.model, &(lap_runner_options){.threads = 2}, &s.forward, &error), &error);
   lap_forward_set_path(s.forward, path);
-  expect_ok(lap_kv_create(s.model->plan, false, &s.kv, &error), &error);
+  expect_ok(lap_kv_create(s.model->bound, false, &s.kv, &error), &error);
   return s;
 }
 
 static void close_seer(seer *s) {
   lap_kv_destroy(s->kv);
   lap_forward_destroy(s->forward);
-  lap_pool_destroy(s->pool);
   lap_model_close(s->model);
 }
 
@@ -163,14 +159,12 @@ static void a_tokens_own_embedding_gives_the_tokens_bits(void **state) {
     lap_error error;
     int32_t ids[TOKENS];
     lap_model *pebble;
-    expect_ok(lap_model_open(SOURCE_DIR "/models/pebble", LAP_KV_CONFIG, &pebble, &error), &error);
+    expect_ok(lap_model_open(SOURCE_DIR "/models/pebble", NULL, &pebble, &error), &error);
     const int width = pebble->plan->hidden_size, vocab = pebble->plan->vocab_size;
     /* Per-layer inputs are read at the padding id, so it is that one whose embedding is compared. */
     for (int i = 0; i < TOKENS; i++) ids[i] = i < 3 ? 2 + i : pebble->plan->pad;
-    lap_pool *pool;
     lap_forward *forward;
-    expect_ok(lap_pool_create(2, &pool, &error), &error);
-    expect_ok(lap_forward_create(pebble, pool, &forward, &error), &error);
+    expect_ok(lap_forward_create(pebble, &(lap_runner_options){.threads = 2}, &forward, &error), &error);
     lap_forward_set_path(forward, paths[p]);
     seen_rows seen = {.embedding = malloc((size_t)TOKENS * (size_t)width * sizeof(float)),
                       .final = malloc((size_t)TOKENS * (size_t)width * sizeof(float)),
@@ -180,7 +174,7 @@ static void a_tokens_own_embedding_gives_the_tokens_bits(void **state) {
     for (int own = 0; own < 2; own++) {
       lap_kv *kv;
       logits[own] = malloc((size_t)TOKENS * (size_t)vocab * sizeof(float));
-      expect_ok(lap_kv_create(pebble->plan, false, &kv, &error), &error);
+      expect_ok(lap_kv_create(pebble->bound, false, &kv, &error), &error);
       const lap_block block = {
           .first = 3, .count = TOKENS - 3, .embeddings = seen.embedding + (size_t)3 * (size_t)width};
       lap_segment segment = {.kv = kv, .ids = ids, .count = TOKENS, .logits = logits[own]};
@@ -200,7 +194,7 @@ static void a_tokens_own_embedding_gives_the_tokens_bits(void **state) {
     /* Hidden rows alone, of the last five: the others may leave at the last donor, the head is not computed.
      */
     lap_kv *kv;
-    expect_ok(lap_kv_create(pebble->plan, false, &kv, &error), &error);
+    expect_ok(lap_kv_create(pebble->bound, false, &kv, &error), &error);
     const lap_segment last = {
         .kv = kv, .ids = ids, .count = TOKENS, .logits_from = TOKENS - 5, .hidden = hidden};
     expect_ok(lap_forward_run(forward, &last, 1, &error), &error);
@@ -212,7 +206,6 @@ static void a_tokens_own_embedding_gives_the_tokens_bits(void **state) {
     free(seen.embedding);
     free(seen.final);
     lap_forward_destroy(forward);
-    lap_pool_destroy(pool);
     lap_model_close(pebble);
   }
 }

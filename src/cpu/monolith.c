@@ -9,7 +9,7 @@
  *
  * Rows of which nothing is wanted are needed only until the last donor layer has stored their K and
  * V; there they leave the pass. Compiled once for each instruction set. */
-#include "model/monolith.h"
+#include "cpu/monolith.h"
 
 #include "cut/layout.h"
 #include "kernels/kernels.h"

@@ -3,7 +3,7 @@
  * Linux maps the neighbours of a page that is touched, those that are in memory, up to 64 KiB around it: so
  * one byte for each 64 KiB takes nearly all faults. Tables of which a token reads single rows are left alone.
  */
-#include "model/warming.h"
+#include "cpu/warming.h"
 
 #include "base/memory.h"
 #include "base/pool.h"

@@ -6,8 +6,8 @@
  * only if it is a regular file that nobody but its owner, who is the user or root, can have written, in
  * directories of which the same is true, and if the seal is right: an object that is not whole never reaches
  * the dynamic linker. Anything else is not an error: the monolith runs, and `why` says the reason. */
-#ifndef LAP_MODEL_REGISTRY_H
-#define LAP_MODEL_REGISTRY_H
+#ifndef LAP_CPU_REGISTRY_H
+#define LAP_CPU_REGISTRY_H
 
 #include "base/error.h"
 #include "checkpoint/fingerprint.h"

@@ -1,6 +1,6 @@
 /* monolith.h: the general forward pass, one form for each instruction set. pass->plan is a lap_plan. */
-#ifndef LAP_MODEL_MONOLITH_H
-#define LAP_MODEL_MONOLITH_H
+#ifndef LAP_CPU_MONOLITH_H
+#define LAP_CPU_MONOLITH_H
 
 #include "checkpoint/plan.h"
 #include "pass/pass.h"

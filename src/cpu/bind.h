@@ -1,6 +1,6 @@
-/* weights.h: a plan's modules bound to mapped tensors (pass/weights.h has the structures). */
-#ifndef LAP_MODEL_WEIGHTS_H
-#define LAP_MODEL_WEIGHTS_H
+/* bind.h: a plan's modules bound to mapped tensors (pass/weights.h has the structures). */
+#ifndef LAP_CPU_BIND_H
+#define LAP_CPU_BIND_H
 
 #include "checkpoint/plan.h"
 #include "pass/weights.h"

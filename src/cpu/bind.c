@@ -1,7 +1,7 @@
-/* weights.c: pointers into the mapping, and the vectors in f32.
+/* bind.c: pointers into the mapping, and the vectors in f32.
  *
  * The plan has checked every shape, so nothing is checked here again. */
-#include "model/weights.h"
+#include "cpu/bind.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* registry.c: built-in cuts, and stored ones with everything that is checked before they are loaded. */
-#include "model/registry.h"
+#include "cpu/registry.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -2,8 +2,8 @@
  *
  * What a first pass over mapped files costs is mostly the page faults, which need no arithmetic: they can be
  * taken while the program does something else. */
-#ifndef LAP_MODEL_WARMING_H
-#define LAP_MODEL_WARMING_H
+#ifndef LAP_CPU_WARMING_H
+#define LAP_CPU_WARMING_H
 
 #include <pthread.h>
 #include <stdatomic.h>
