@@ -508,7 +508,7 @@ static const change faults[] = {
      "static void forward(lap_pass *p) {\n  fault = atoi(getenv(\"LAPIDARY_TEST_FAULT\"));\n"},
     {"", "", "(&s, 9, 7)", "(&s, 9, fault == 1 ? 6 : 7)"},
     {"", "", "  lap_row_scale(", "  if (fault != 2 || s->layer != 4) lap_row_scale("},
-    {"", "", "token, 0x1p+4f, h)", "0, HIDDEN, fault == 3 ? 8.0f : 0x1p+4f, h)"},
+    {"", "", "token, 0x1p+4f, h)", "token, fault == 3 ? 8.0f : 0x1p+4f, h)"},
     {"", "", "multiply_8g64_256, 0x1.ep+4f,", "multiply_8g64_256, fault == 4 ? 29.0f : 0x1.ep+4f,"},
     {"", "", ".window = 128,", ".window = fault == 5 ? 127 : 128,"},
     {"", "", "lap_drop_unwanted_rows(s->pass, kept, 6)",
