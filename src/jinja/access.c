@@ -1,8 +1,11 @@
-/* access.c: object.name, object[key] and slices, by Jinja's rules.
+/* access.c: see access.h.
  *
  * object.name looks for an attribute first (a method, say), then for an item; object[key] the other way
  * round. What is not there is undefined, and only using it is an error. */
-#include "jinja/run.h"
+#include "jinja/access.h"
+
+#include "jinja/loop.h"
+#include "jinja/text.h"
 #include "jinja/unicode.h"
 
 /* ---- attributes ---- */
@@ -54,7 +57,7 @@ bool lap_jinja_own_attribute(state *s, value object, const string *name, value *
     if (found) *out = hidden ? lap_jinja_missing(s, "names that begin with _ are hidden") : *found;
     return found != NULL;
   }
-  const builtin *method = lap_jinja_find_method(object, name);
+  const builtin *method = lap_jinja_find_method(s->language, object, name);
   if (method) {
     *out = new_method(s, object, method);
     return true;
@@ -63,7 +66,7 @@ bool lap_jinja_own_attribute(state *s, value object, const string *name, value *
     case LAP_JINJA_TUPLE:
       return group_attribute(object, name, out);
     case LAP_JINJA_LOOP:
-      return lap_jinja_loop_attribute(s, object, name, out);
+      return lap_jinja_loop_attribute(s, object.object, name, out);
     case LAP_JINJA_MACRO:
       return macro_attribute(s, object.object, name, out);
     case LAP_JINJA_CYCLER:
@@ -87,7 +90,7 @@ static bool numbered_item(state *s, value object, int64_t number, value *out) {
   size_t index;
   if (object.type == LAP_JINJA_STRING) {
     const string *text = object.string;
-    if (!index_of(number, lap_jinja_length(s, object), &index)) return false;
+    if (!index_of(number, lap_jinja_count(s, object), &index)) return false;
     size_t begin = lap_jinja_byte_offset(text->text, text->length, index);
     uint32_t code;
     *out = lap_jinja_slice(&s->arena, text, begin,
@@ -102,7 +105,7 @@ static bool numbered_item(state *s, value object, int64_t number, value *out) {
   if (object.type == LAP_JINJA_RANGE) {
     const lap_jinja_range *range = object.object;
     if (!index_of(number, range->count, &index)) return false;
-    *out = lap_jinja_range_item(s, range, index);
+    *out = lap_jinja_range_item(range, index);
     return true;
   }
   return false;
@@ -230,7 +233,7 @@ value lap_jinja_slice_of(state *s, value object, value begin, value end, value s
   bool sliceable = object.type == LAP_JINJA_STRING || object.type == LAP_JINJA_LIST ||
                    object.type == LAP_JINJA_TUPLE || object.type == LAP_JINJA_RANGE;
   if (!sliceable) lap_jinja_fail(s, "'%s' object cannot be sliced", lap_jinja_type_name(object));
-  size_t length = lap_jinja_length(s, object);
+  size_t length = lap_jinja_count(s, object);
   bounds b = find_bounds(s, length, begin, end, step);
   if (object.type == LAP_JINJA_STRING) return slice_text(s, object.string, length, b);
   if (object.type == LAP_JINJA_RANGE) return slice_range(s, object.object, b);

@@ -2,8 +2,15 @@
  *
  * They are called through a table, so that none is folded into the others: the stack that a level of nesting
  * takes stays small. */
-#include "jinja/run.h"
-#include "jinja/unicode.h"
+#include "jinja/expression.h"
+
+#include "jinja/access.h"
+#include "jinja/arithmetic.h"
+#include "jinja/call.h"
+#include "jinja/compare.h"
+#include "jinja/iterate.h"
+#include "jinja/operators.h"
+#include "jinja/print.h"
 
 /* ---- names and literals ---- */
 
@@ -21,7 +28,7 @@ static value evaluate_name(state *s, const node *n) {
   const value *found = lap_jinja_find(s, s->context, n->value);
   if (found) return *found;
   const string *name = n->value.string;
-  const builtin *function = lap_jinja_find_function(name);
+  const builtin *function = lap_jinja_find_in(s->language->functions, name);
   if (function && (s->now || strcmp(function->name, "strftime_now") != 0)) {
     lap_jinja_method *method = lap_jinja_take(&s->arena, sizeof *method);
     *method = (lap_jinja_method){.builtin = function};

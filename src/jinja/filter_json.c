@@ -2,8 +2,11 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "jinja/number.h"
-#include "jinja/run.h"
+#include "jinja/call.h"
+#include "jinja/compare.h"
+#include "jinja/iterate.h"
+#include "jinja/print.h"
+#include "jinja/tables.h"
 #include "jinja/unicode.h"
 
 typedef struct writer {

@@ -3,8 +3,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "jinja/arithmetic.h"
+#include "jinja/call.h"
 #include "jinja/number.h"
-#include "jinja/run.h"
+#include "jinja/operators.h"
+#include "jinja/tables.h"
 
 static value integer_of_real(state *s, double real) {
   if (!(real > -0x1p63 && real < 0x1p63)) lap_jinja_fail(s, "the number does not fit 64 bits");

@@ -2,7 +2,11 @@
  *
  * Python computes the lists lazily. Here they are computed at once: the difference shows only in which error
  * comes first. */
+#include "jinja/access.h"
+#include "jinja/call.h"
+#include "jinja/iterate.h"
 #include "jinja/path.h"
+#include "jinja/tables.h"
 
 static value filter_default(state *s, call *c) {
   value otherwise = c->given[0] ? c->argument[0] : lap_jinja_literal(&s->arena, "", true);
@@ -32,8 +36,8 @@ static lap_jinja_arguments without_first(const lap_jinja_arguments *arguments, s
 static const builtin *named_builtin(state *s, value name, bool filter) {
   if (name.type == LAP_JINJA_UNDEFINED) lap_jinja_fail_undefined(s, name);
   const builtin *found = name.type != LAP_JINJA_STRING ? NULL
-                         : filter                      ? lap_jinja_find_filter(name.string)
-                                                       : lap_jinja_find_test(name.string);
+                         : filter                      ? lap_jinja_find_filter(s->language, name.string)
+                                                       : lap_jinja_find_in(s->language->tests, name.string);
   if (!found && name.type == LAP_JINJA_STRING)
     lap_jinja_fail(s, "no %s is named '%.*s'", filter ? "filter" : "test", (int)name.string->length,
                    name.string->text);

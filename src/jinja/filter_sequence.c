@@ -1,6 +1,11 @@
 /* filter_sequence.c: filters over lists, dicts and whatever else can be gone through. */
-#include "jinja/number.h"
+#include "jinja/access.h"
+#include "jinja/call.h"
+#include "jinja/compare.h"
+#include "jinja/loop.h"
+#include "jinja/operators.h"
 #include "jinja/path.h"
+#include "jinja/tables.h"
 #include "jinja/text_operation.h"
 
 static value filter_length(state *s, call *c) {

@@ -3,8 +3,13 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "jinja/call.h"
 #include "jinja/format.h"
+#include "jinja/loop.h"
+#include "jinja/operators.h"
 #include "jinja/path.h"
+#include "jinja/print.h"
+#include "jinja/tables.h"
 #include "jinja/text_operation.h"
 #include "jinja/unicode.h"
 

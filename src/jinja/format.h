@@ -2,7 +2,7 @@
 #ifndef LAP_JINJA_FORMAT_H
 #define LAP_JINJA_FORMAT_H
 
-#include "jinja/run.h"
+#include "jinja/text.h"
 
 /* Python's `pattern % values`. */
 value lap_jinja_format_percent(state *s, const string *pattern, value values);

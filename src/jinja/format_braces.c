@@ -3,8 +3,11 @@
 #include <ctype.h>
 #include <math.h>
 
+#include "jinja/access.h"
+#include "jinja/arithmetic.h"
 #include "jinja/format.h"
 #include "jinja/number.h"
+#include "jinja/print.h"
 #include "jinja/unicode.h"
 
 typedef struct formatting {

@@ -5,8 +5,11 @@
 #include <ctype.h>
 #include <math.h>
 
+#include "jinja/arithmetic.h"
 #include "jinja/format.h"
+#include "jinja/iterate.h"
 #include "jinja/number.h"
+#include "jinja/print.h"
 #include "jinja/unicode.h"
 
 typedef struct formatting {
@@ -104,7 +107,7 @@ static void add_character(formatting *f, const lap_jinja_field *field, value v) 
   if (v.type == LAP_JINJA_BOOLEAN) v = lap_jinja_positive(f->s, v);
   if (v.type == LAP_JINJA_INTEGER)
     v = lap_jinja_string_value(lap_jinja_character(f->s, v.integer));
-  else if (v.type != LAP_JINJA_STRING || lap_jinja_length(f->s, v) != 1)
+  else if (v.type != LAP_JINJA_STRING || lap_jinja_count(f->s, v) != 1)
     lap_jinja_fail(f->s, "%%c requires int or char");
   lap_jinja_field whole = *field;
   whole.precision = -1;

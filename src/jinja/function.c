@@ -1,7 +1,8 @@
-/* function.c: the functions that every template sees, and the lookup of all that is built in. */
-#include <stdlib.h>
-
-#include "jinja/run.h"
+/* function.c: the functions that every template sees. */
+#include "jinja/call.h"
+#include "jinja/iterate.h"
+#include "jinja/print.h"
+#include "jinja/tables.h"
 
 enum {
   MAX_RANGE = 100000 /* as in Jinja's sandbox */
@@ -34,23 +35,6 @@ static value function_range(state *s, call *c) {
 }
 
 /* ---- dict, namespace, cycler, joiner ---- */
-
-void lap_jinja_update(state *s, dict *d, value from) {
-  if (from.type == LAP_JINJA_DICT) {
-    lap_jinja_step(s, from.dict->count);
-    for (size_t i = 0; i < from.dict->count; i++)
-      lap_jinja_put(s, d, from.dict->entries[i].key, from.dict->entries[i].value);
-    return;
-  }
-  lap_jinja_iterator iterator = lap_jinja_iterate(s, from);
-  value pair;
-  while (lap_jinja_next(s, &iterator, &pair)) {
-    const list *parts = lap_jinja_collect(s, pair);
-    if (parts->count != 2)
-      lap_jinja_fail(s, "a dict is made of pairs; this element has length %zu", parts->count);
-    lap_jinja_put(s, d, parts->items[0], parts->items[1]);
-  }
-}
 
 static value function_dict(state *s, call *c) {
   value result = lap_jinja_new_dict(&s->arena);
@@ -125,48 +109,11 @@ static value function_strftime_now(state *s, call *c) {
   return lap_jinja_text(&s->arena, date, length - 1, false);
 }
 
-static const builtin functions[] = {{"cycler", "*", function_cycler},
-                                    {"dict", "mapping? **", function_dict},
-                                    {"joiner", "sep?", function_joiner},
-                                    {"namespace", "mapping? **", function_namespace},
-                                    {"raise_exception", "message", function_raise_exception},
-                                    {"range", "start stop? step?", function_range},
-                                    {"strftime_now", "format", function_strftime_now},
-                                    {0}};
-
-/* ---- finding ---- */
-
-const builtin *lap_jinja_find_in(const builtin *table, const string *name) {
-  for (; table->name; table++)
-    if (lap_jinja_text_is(name, table->name)) return table;
-  return NULL;
-}
-
-const builtin *lap_jinja_find_filter(const string *name) {
-  static const builtin *const tables[] = {lap_jinja_text_filters, lap_jinja_number_filters,
-                                          lap_jinja_sequence_filters, lap_jinja_select_filters,
-                                          lap_jinja_json_filters};
-  const builtin *found = NULL;
-  for (size_t i = 0; i < sizeof tables / sizeof *tables && !found; i++)
-    found = lap_jinja_find_in(tables[i], name);
-  return found;
-}
-
-const builtin *lap_jinja_find_test(const string *name) {
-  return lap_jinja_find_in(lap_jinja_tests, name);
-}
-
-const builtin *lap_jinja_find_function(const string *name) {
-  return lap_jinja_find_in(functions, name);
-}
-
-const builtin *lap_jinja_find_method(value object, const string *name) {
-  static const builtin *const tables[] = {[LAP_JINJA_STRING] = lap_jinja_text_methods,
-                                          [LAP_JINJA_LIST] = lap_jinja_list_methods,
-                                          [LAP_JINJA_TUPLE] = lap_jinja_tuple_methods,
-                                          [LAP_JINJA_DICT] = lap_jinja_dict_methods,
-                                          [LAP_JINJA_LOOP] = lap_jinja_loop_methods,
-                                          [LAP_JINJA_CYCLER] = lap_jinja_cycler_methods,
-                                          [LAP_JINJA_METHOD] = NULL};
-  return tables[object.type] ? lap_jinja_find_in(tables[object.type], name) : NULL;
-}
+const builtin lap_jinja_functions[] = {{"cycler", "*", function_cycler},
+                                       {"dict", "mapping? **", function_dict},
+                                       {"joiner", "sep?", function_joiner},
+                                       {"namespace", "mapping? **", function_namespace},
+                                       {"raise_exception", "message", function_raise_exception},
+                                       {"range", "start stop? step?", function_range},
+                                       {"strftime_now", "format", function_strftime_now},
+                                       {0}};

@@ -1,8 +1,9 @@
-/* iterate.c: what can be gone through, its length, and sorting.
+/* iterate.c: what can be gone through, and how much there is of it.
  *
  * Lists and dicts are walked by number, so one that changes while it is iterated is as harmless as any other:
  * the next number exists or it does not. */
-#include "jinja/run.h"
+#include "jinja/iterate.h"
+
 #include "jinja/unicode.h"
 
 bool lap_jinja_iterable(value v) {
@@ -26,8 +27,7 @@ lap_jinja_iterator lap_jinja_iterate(state *s, value v) {
   return (lap_jinja_iterator){.over = v};
 }
 
-value lap_jinja_range_item(state *s, const lap_jinja_range *range, size_t index) {
-  (void)s;
+value lap_jinja_range_item(const lap_jinja_range *range, size_t index) {
   value v = lap_jinja_integer(range->start + (int64_t)index * range->step);
   v.from_template = range->from_template;
   return v;
@@ -74,7 +74,7 @@ bool lap_jinja_next(state *s, lap_jinja_iterator *iterator, value *out) {
     case LAP_JINJA_RANGE: {
       const lap_jinja_range *range = over.object;
       if (iterator->next >= range->count) return false;
-      *out = lap_jinja_range_item(s, range, iterator->next++);
+      *out = lap_jinja_range_item(range, iterator->next++);
       return true;
     }
     case LAP_JINJA_GENERATOR: {
@@ -100,7 +100,7 @@ bool lap_jinja_sized(value v) {
   return lap_jinja_iterable(v) && v.type != LAP_JINJA_GENERATOR;
 }
 
-size_t lap_jinja_length(state *s, value v) {
+size_t lap_jinja_count(state *s, value v) {
   switch (v.type) {
     case LAP_JINJA_UNDEFINED:
       return 0;
@@ -116,12 +116,6 @@ size_t lap_jinja_length(state *s, value v) {
       return ((const lap_jinja_view *)v.object)->of->count;
     case LAP_JINJA_RANGE:
       return ((const lap_jinja_range *)v.object)->count;
-    case LAP_JINJA_LOOP: {
-      value length;
-      static const string name = {.text = "length", .length = 6};
-      lap_jinja_loop_attribute(s, v, &name, &length);
-      return (size_t)length.integer;
-    }
     default:
       lap_jinja_fail(s, "object of type '%s' has no len()", lap_jinja_type_name(v));
   }
@@ -133,39 +127,43 @@ value lap_jinja_new_generator(state *s, list *items) {
   return lap_jinja_object(LAP_JINJA_GENERATOR, generator);
 }
 
-/* ---- sorting: merge sort, because comparing can fail and equal items keep their order ---- */
-
-typedef struct sorting {
-  state *s;
-  value *items, *keys;               /* being sorted */
-  value *merged_items, *merged_keys; /* [count], scratch */
-  bool reverse;
-} sorting;
-
-/* Must the item at `right`, which comes later, go before the one at `left`? */
-static bool out_of_order(const sorting *sort, size_t left, size_t right) {
-  value a = sort->keys[left], b = sort->keys[right];
-  return sort->reverse ? lap_jinja_ordered(sort->s, OPERATION_LESS, a, b)
-                       : lap_jinja_ordered(sort->s, OPERATION_LESS, b, a);
-}
-
-static void merge(sorting *sort, size_t begin, size_t middle, size_t end) {
-  size_t left = begin, right = middle;
-  for (size_t i = begin; i < end; i++) {
-    bool take_right = left == middle || (right < end && out_of_order(sort, left, right));
-    size_t from = take_right ? right++ : left++;
-    sort->merged_items[i] = sort->items[from];
-    sort->merged_keys[i] = sort->keys[from];
+bool lap_jinja_truth(state *s, value v) {
+  switch (v.type) {
+    case LAP_JINJA_UNDEFINED:
+    case LAP_JINJA_NONE:
+      return false;
+    case LAP_JINJA_BOOLEAN:
+      return v.boolean;
+    case LAP_JINJA_INTEGER:
+      return v.integer != 0;
+    case LAP_JINJA_REAL:
+      return v.real != 0;
+    case LAP_JINJA_STRING:
+      return v.string->length != 0;
+    case LAP_JINJA_LIST:
+    case LAP_JINJA_TUPLE:
+    case LAP_JINJA_DICT:
+    case LAP_JINJA_VIEW:
+    case LAP_JINJA_RANGE:
+      return lap_jinja_count(s, v) != 0;
+    default:
+      return true;
   }
-  memcpy(sort->items + begin, sort->merged_items + begin, (end - begin) * sizeof *sort->items);
-  memcpy(sort->keys + begin, sort->merged_keys + begin, (end - begin) * sizeof *sort->keys);
 }
 
-void lap_jinja_sort(state *s, value *items, value *keys, size_t count, bool reverse) {
-  sorting sort = {.s = s, .items = items, .keys = keys, .reverse = reverse};
-  sort.merged_items = lap_jinja_take_array(&s->arena, count, sizeof(value));
-  sort.merged_keys = lap_jinja_take_array(&s->arena, count, sizeof(value));
-  for (size_t width = 1; width < count; width *= 2)
-    for (size_t begin = 0; begin + width < count; begin += 2 * width)
-      merge(&sort, begin, begin + width, begin + 2 * width < count ? begin + 2 * width : count);
+void lap_jinja_update(state *s, dict *d, value from) {
+  if (from.type == LAP_JINJA_DICT) {
+    lap_jinja_step(s, from.dict->count);
+    for (size_t i = 0; i < from.dict->count; i++)
+      lap_jinja_put(s, d, from.dict->entries[i].key, from.dict->entries[i].value);
+    return;
+  }
+  lap_jinja_iterator iterator = lap_jinja_iterate(s, from);
+  value pair;
+  while (lap_jinja_next(s, &iterator, &pair)) {
+    const list *parts = lap_jinja_collect(s, pair);
+    if (parts->count != 2)
+      lap_jinja_fail(s, "a dict is made of pairs; this element has length %zu", parts->count);
+    lap_jinja_put(s, d, parts->items[0], parts->items[1]);
+  }
 }

@@ -1,15 +1,27 @@
 /* jinja.c: compiling and rendering: where both start, end and fail.
  *
  * Both run with the C locale's decimal point, for their thread only, and end by returning or by a jump back
- * here; what they allocated is in one arena, which is kept (a template) or cleared (a render). */
+ * here; what they allocated is in one arena, which is kept (a template) or cleared (a render).
+ *
+ * No file of this folder includes one above it. From below:
+ *   characters, numbers, values; what is built in (builtin.h); places, tokens and the tree (syntax.h)
+ *   lexer, parser                                       from the source to the tree
+ *   run, text, iterate, compare, loop                   what is shared by all that runs
+ *   arithmetic, call, print, format, operators, access  what is done with values
+ *   filters, tests, methods, functions                  what templates call by its name
+ *   expression, statement, macro                        the tree is evaluated
+ * and this file, which fills in the one way up, lap_jinja_language. */
 #include "jinja/jinja.h"
 
 #include <locale.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 
-#include "jinja/run.h"
+#include "jinja/lexer.h"
+#include "jinja/macro.h"
+#include "jinja/parser.h"
+#include "jinja/statement.h"
+#include "jinja/tables.h"
+#include "jinja/text.h"
 
 enum {
   MAX_TEMPLATE_BYTES = 256 << 20 /* of the tree and all: more than the longest source can need */
@@ -18,58 +30,24 @@ enum {
 static const lap_jinja_limits default_limits = {
     .output_bytes = 64 << 20, .memory_bytes = 512 << 20, .steps = 200000000, .depth = 1000};
 
-/* ---- messages ---- */
+/* ---- the language ---- */
 
-void lap_jinja_locate(const lap_jinja_template *compiled, size_t offset, size_t *line, size_t *column) {
-  if (offset > compiled->length) offset = compiled->length;
-  const char *begin = compiled->source, *end = begin + offset, *newline;
-  *line = 1;
-  while ((newline = memchr(begin, '\n', (size_t)(end - begin)))) {
-    begin = newline + 1;
-    ++*line;
-  }
-  *column = 1;
-  for (; begin < end; begin++) *column += ((unsigned char)*begin & 0xc0) != 0x80;
-}
+static const builtin *const filters[] = {lap_jinja_text_filters,     lap_jinja_number_filters,
+                                         lap_jinja_sequence_filters, lap_jinja_select_filters,
+                                         lap_jinja_json_filters,     NULL};
 
-static void report(const lap_jinja_template *compiled, lap_error *error, lap_status status, size_t offset,
-                   const char *format, va_list arguments) {
-  char what[sizeof error->message];
-  vsnprintf(what, sizeof what, format, arguments);
-  size_t line, column;
-  lap_jinja_locate(compiled, offset, &line, &column);
-  lap_fail(error, status, "%s:%zu:%zu: %s", compiled->name, line, column, what);
-}
-
-void lap_jinja_refuse(lap_jinja_compiler *c, lap_status status, size_t offset, const char *format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  report(c->compiled, c->error, status, offset, format, arguments);
-  va_end(arguments);
-  c->status = status;
-  longjmp(c->failed, 1);
-}
-
-static void fail_at(state *s, lap_status status, const char *format, va_list arguments) {
-  report(s->compiled, s->error, status, s->at, format, arguments);
-  s->status = status;
-}
-
-void lap_jinja_fail_with(state *s, lap_status status, const char *format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  fail_at(s, status, format, arguments);
-  va_end(arguments);
-  longjmp(s->failed, 1);
-}
-
-void lap_jinja_fail(state *s, const char *format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  fail_at(s, LAP_ERROR_FORMAT, format, arguments);
-  va_end(arguments);
-  longjmp(s->failed, 1);
-}
+static const lap_jinja_language language = {.filters = filters,
+                                            .tests = lap_jinja_tests,
+                                            .functions = lap_jinja_functions,
+                                            .methods = {[LAP_JINJA_STRING] = lap_jinja_text_methods,
+                                                        [LAP_JINJA_LIST] = lap_jinja_list_methods,
+                                                        [LAP_JINJA_TUPLE] = lap_jinja_tuple_methods,
+                                                        [LAP_JINJA_DICT] = lap_jinja_dict_methods,
+                                                        [LAP_JINJA_LOOP] = lap_jinja_loop_methods,
+                                                        [LAP_JINJA_CYCLER] = lap_jinja_cycler_methods},
+                                            .call_macro = lap_jinja_call_macro,
+                                            .call_loop = lap_jinja_call_loop,
+                                            .passes = lap_jinja_passes};
 
 /* ---- the locale ---- */
 
@@ -112,6 +90,7 @@ static lap_status compile_into(lap_jinja_template *compiled, const lap_jinja_syn
   static const lap_jinja_syntax transformers = {.trim_blocks = true, .lstrip_blocks = true};
   lap_jinja_compiler c = {.compiled = compiled,
                           .arena = &compiled->arena,
+                          .language = &language,
                           .syntax = syntax ? *syntax : transformers,
                           .error = error,
                           .status = LAP_OK};
@@ -240,6 +219,7 @@ lap_status lap_jinja_render(const lap_jinja_template *compiled, const lap_jinja_
   plain_locale l;
   if (!enter_plain_locale(&l)) return lap_fail(error, LAP_ERROR_MEMORY, "%s: out of memory", compiled->name);
   state s = {.compiled = compiled,
+             .language = &language,
              .limits = limits_of(options),
              .now = options ? options->now : NULL,
              .error = error,

@@ -17,16 +17,10 @@
 #ifndef LAP_JINJA_JINJA_H
 #define LAP_JINJA_JINJA_H
 
-#include <time.h>
-
+#include "jinja/options.h"
 #include "jinja/value.h"
 
 typedef struct lap_jinja_template lap_jinja_template;
-
-/* How whitespace around tags is treated; Jinja's options of these names. */
-typedef struct lap_jinja_syntax {
-  bool trim_blocks, lstrip_blocks, keep_trailing_newline;
-} lap_jinja_syntax;
 
 /* Compiles `source` [length bytes, UTF-8]. `name` is copied and begins every message. `syntax` NULL means
  * what transformers uses: both trims on, the last newline dropped. `*out` is read-only, may be shared by
@@ -35,19 +29,6 @@ typedef struct lap_jinja_syntax {
 lap_status lap_jinja_compile(const char *source, size_t length, const char *name,
                              const lap_jinja_syntax *syntax, lap_jinja_template **out, lap_error *error);
 void lap_jinja_free(lap_jinja_template *compiled);
-
-typedef struct lap_jinja_limits {
-  size_t output_bytes; /* of the rendered text; 0 = 64 MiB */
-  size_t memory_bytes; /* of all values; 0 = 512 MiB */
-  uint64_t steps;      /* a step is an expression, a statement, an element or a few dozen bytes of text;
-                          0 = 200 million, some seconds */
-  int depth;           /* of evaluation, through macros; 0 = 1000, which needs less than 1 MiB of stack */
-} lap_jinja_limits;
-
-typedef struct lap_jinja_options {
-  lap_jinja_limits limits;
-  const struct tm *now; /* what strftime_now tells; NULL = a template sees no such function */
-} lap_jinja_options;
 
 typedef struct lap_jinja_run {
   size_t begin, length; /* bytes of the text */

@@ -4,13 +4,13 @@
  * everything is data. A tag's sign strips the data before it (`-`), or keeps what lstrip_blocks would take
  * (`+`); the sign of its end does the same for what follows. Inside a tag, its end is only recognised outside
  * of brackets, so a dict literal may end in `}}`. */
+#include "jinja/lexer.h"
+
 #include <ctype.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "jinja/number.h"
-#include "jinja/syntax.h"
 #include "jinja/unicode.h"
 
 enum {

@@ -1,6 +1,9 @@
 /* method_container.c: the methods of lists, dicts, tuples and cyclers. A list or dict of the context is a
  * copy of the caller's, so a template may change it. */
-#include "jinja/run.h"
+#include "jinja/call.h"
+#include "jinja/compare.h"
+#include "jinja/iterate.h"
+#include "jinja/tables.h"
 
 /* ---- lists and tuples ---- */
 

@@ -1,5 +1,8 @@
 /* method_text.c: the methods of str. */
+#include "jinja/call.h"
 #include "jinja/format.h"
+#include "jinja/iterate.h"
+#include "jinja/tables.h"
 #include "jinja/text_operation.h"
 #include "jinja/unicode.h"
 
@@ -82,7 +85,7 @@ static value text_zfill(state *s, call *c) {
   static const string zero = {.text = "0", .length = 1};
   const string *text = c->self.string;
   int64_t width = lap_jinja_as_integer(s, c->argument[0]);
-  size_t length = lap_jinja_length(s, c->self),
+  size_t length = lap_jinja_count(s, c->self),
          sign = text->length && (text->text[0] == '-' || text->text[0] == '+');
   lap_jinja_out out = {0};
   lap_jinja_add_part(s, &out, text, 0, sign);
@@ -175,7 +178,7 @@ static searched search_range(state *s, const call *c) {
   const string *text = c->self.string;
   searched range = {0, text->length};
   if (!lap_jinja_has_argument(c, 1) && !lap_jinja_has_argument(c, 2)) return range;
-  int64_t length = (int64_t)lap_jinja_length(s, c->self);
+  int64_t length = (int64_t)lap_jinja_count(s, c->self);
   int64_t begin = lap_jinja_has_argument(c, 1) ? lap_jinja_integer_argument(s, c, 1, 0) : 0;
   int64_t end = lap_jinja_has_argument(c, 2) ? lap_jinja_integer_argument(s, c, 2, 0) : length;
   if (begin < 0) begin = begin < -length ? 0 : begin + length;

@@ -2,8 +2,7 @@
  *
  * The levels are Jinja's, which are not all Python's: `~` binds tighter than `+`, `**` is grouped from the
  * left and weaker than a sign, filters and tests bind to what stands directly before them. */
-#include "jinja/builtin.h"
-#include "jinja/syntax.h"
+#include "jinja/parser.h"
 
 typedef lap_jinja_parser parser;
 typedef lap_jinja_node node;
@@ -266,8 +265,9 @@ static node *parse_primary(parser *p) {
 /* The builtin that `n` names; an unknown one is remembered, unless it stands in a condition, where a template
  * may have asked before whether it exists. */
 static void find_builtin(parser *p, node *n) {
-  n->builtin =
-      n->kind == NODE_FILTER ? lap_jinja_find_filter(n->value.string) : lap_jinja_find_test(n->value.string);
+  const lap_jinja_language *language = p->compiler->language;
+  n->builtin = n->kind == NODE_FILTER ? lap_jinja_find_filter(language, n->value.string)
+                                      : lap_jinja_find_in(language->tests, n->value.string);
   if (!n->builtin && !p->conditional && !p->unknown) p->unknown = n;
 }
 

@@ -1,6 +1,7 @@
 /* path.c: see path.h. */
 #include "jinja/path.h"
 
+#include "jinja/access.h"
 #include "jinja/number.h"
 #include "jinja/text_operation.h"
 #include "jinja/unicode.h"

@@ -1,11 +1,13 @@
-/* print.c: str() and repr().
+/* print.c: see print.h.
  *
  * What is taken from a string keeps its origin; what is made here (quotes, commas, escapes' backslashes, the
  * digits of numbers that were not the template's) counts as context. */
+#include "jinja/print.h"
+
 #include <stdio.h>
 
+#include "jinja/loop.h"
 #include "jinja/number.h"
-#include "jinja/run.h"
 #include "jinja/unicode.h"
 
 typedef lap_jinja_out out_text;
@@ -118,7 +120,7 @@ static void repr_macro(state *s, out_text *out, const lap_jinja_macro *macro) {
   lap_jinja_add_made(s, out, ">");
 }
 
-static void repr_loop(state *s, out_text *out, value loop) {
+static void repr_loop(state *s, out_text *out, lap_jinja_loop *loop) {
   static const string names[] = {{.text = "index", .length = 5}, {.text = "length", .length = 6}};
   value index, length;
   char text[64];
@@ -154,7 +156,7 @@ static void repr_object(state *s, out_text *out, value v) {
       repr_macro(s, out, v.object);
       break;
     case LAP_JINJA_LOOP:
-      repr_loop(s, out, v);
+      repr_loop(s, out, v.object);
       break;
     default: /* Python would show an address */
       lap_jinja_add_made(s, out, "<");

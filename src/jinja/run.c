@@ -1,12 +1,32 @@
-/* run.c: counting, and the small things that every part of evaluation needs. */
+/* run.c: failing, counting, and the small things that every part of evaluation needs. */
 #include "jinja/run.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 
 enum {
   BYTES_OF_A_STEP = 32
 };
+
+static void fail_at(state *s, lap_status status, const char *format, va_list arguments) {
+  lap_jinja_report(s->compiled, s->error, status, s->at, format, arguments);
+  s->status = status;
+}
+
+void lap_jinja_fail_with(state *s, lap_status status, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  fail_at(s, status, format, arguments);
+  va_end(arguments);
+  longjmp(s->failed, 1);
+}
+
+void lap_jinja_fail(state *s, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  fail_at(s, LAP_ERROR_FORMAT, format, arguments);
+  va_end(arguments);
+  longjmp(s->failed, 1);
+}
 
 void lap_jinja_step(state *s, uint64_t steps) {
   if (steps > s->limits.steps - s->steps)
@@ -82,26 +102,15 @@ const char *lap_jinja_type_name(value v) {
   return names[v.type];
 }
 
-bool lap_jinja_truth(state *s, value v) {
-  switch (v.type) {
-    case LAP_JINJA_UNDEFINED:
-    case LAP_JINJA_NONE:
-      return false;
-    case LAP_JINJA_BOOLEAN:
-      return v.boolean;
-    case LAP_JINJA_INTEGER:
-      return v.integer != 0;
-    case LAP_JINJA_REAL:
-      return v.real != 0;
-    case LAP_JINJA_STRING:
-      return v.string->length != 0;
-    case LAP_JINJA_LIST:
-    case LAP_JINJA_TUPLE:
-    case LAP_JINJA_DICT:
-    case LAP_JINJA_VIEW:
-    case LAP_JINJA_RANGE:
-      return lap_jinja_length(s, v) != 0;
-    default:
-      return true;
-  }
+lap_jinja_scope *lap_jinja_new_scope(state *s, lap_jinja_scope *outer) {
+  lap_jinja_scope *scope = lap_jinja_take(&s->arena, sizeof *scope);
+  *scope = (lap_jinja_scope){.variables = lap_jinja_dict_create(&s->arena), .outer = outer};
+  return scope;
+}
+
+void lap_jinja_fail_types(state *s, lap_jinja_operation operation, value a, value b) {
+  if (a.type == LAP_JINJA_UNDEFINED) lap_jinja_fail_undefined(s, a);
+  if (b.type == LAP_JINJA_UNDEFINED) lap_jinja_fail_undefined(s, b);
+  lap_jinja_fail(s, "unsupported types for %s: '%s' and '%s'", lap_jinja_spelling(operation),
+                 lap_jinja_type_name(a), lap_jinja_type_name(b));
 }

@@ -1,22 +1,20 @@
-/* syntax.h: from source to tokens to a tree.
+/* syntax.h: tokens, the tree, and the compilation that turns one into the other.
  *
- * The lexer divides the source into data, tags and what stands in them, and settles all questions of
- * whitespace; the parser then never looks at the source. Both report a fault by jumping out of the
- * compilation: all they hold is the arena, so nothing is lost by it. */
+ * lexer.h and parser.h report a fault by jumping out of the compilation: all they hold is the arena, so
+ * nothing is lost by it. */
 #ifndef LAP_JINJA_SYNTAX_H
 #define LAP_JINJA_SYNTAX_H
 
 #include <setjmp.h>
+#include <stdarg.h>
 
-#include "jinja/jinja.h"
-#include "jinja/object.h"
+#include "jinja/builtin.h"
+#include "jinja/options.h"
 
 enum {
   LAP_JINJA_MAX_SOURCE_BYTES = 1 << 20,
   LAP_JINJA_MAX_NESTING = 100 /* of tags and expressions in the source */
 };
-
-typedef struct lap_jinja_builtin lap_jinja_builtin;
 
 /* ---- tokens ---- */
 
@@ -106,6 +104,7 @@ typedef enum lap_jinja_operation {
   OPERATION_NOT_IN
 } lap_jinja_operation;
 
+typedef struct lap_jinja_template lap_jinja_template;
 typedef struct lap_jinja_node lap_jinja_node;
 struct lap_jinja_node {
   lap_jinja_node_kind kind;
@@ -113,12 +112,13 @@ struct lap_jinja_node {
   bool flag, uses_caller, uses_varargs, uses_kwargs;
   uint32_t offset; /* in the source, for messages */
   value value;
-  const lap_jinja_builtin *builtin;
+  const builtin *builtin;
   lap_jinja_node *a, *b, *c, *d;
   lap_jinja_node *items, *keywords, *body, *otherwise; /* linked by `next` */
   lap_jinja_node *next;
 };
 
+/* What a template is compiled to. */
 struct lap_jinja_template {
   arena arena;
   char *name;
@@ -132,6 +132,7 @@ struct lap_jinja_template {
 typedef struct lap_jinja_compiler {
   lap_jinja_template *compiled;
   arena *arena; /* the template's */
+  const lap_jinja_language *language;
   lap_jinja_syntax syntax;
   lap_jinja_token *tokens; /* the last is END */
   size_t token_count;
@@ -144,50 +145,12 @@ typedef struct lap_jinja_compiler {
 _Noreturn void lap_jinja_refuse(lap_jinja_compiler *c, lap_status status, size_t offset, const char *format,
                                 ...) __attribute__((format(printf, 4, 5)));
 
-/* Line and column, from 1, of a place in the source; a column is a character. */
-void lap_jinja_locate(const lap_jinja_template *compiled, size_t offset, size_t *line, size_t *column);
+/* Fills `error` with `name:line:column: message` for a place in the source; both count from 1, and a column
+ * is a character. */
+void lap_jinja_report(const lap_jinja_template *compiled, lap_error *error, lap_status status, size_t offset,
+                      const char *format, va_list arguments);
 
-void lap_jinja_lex(lap_jinja_compiler *c);
-void lap_jinja_parse(lap_jinja_compiler *c);
-
-/* ---- the parts of the parser ---- */
-
-typedef struct lap_jinja_parser {
-  lap_jinja_compiler *compiler;
-  const lap_jinja_token *token; /* the next one */
-  int nesting;
-  int conditional; /* inside an `if`, where an unknown filter is an error only when it is reached */
-  const lap_jinja_node *unknown; /* the first filter or test elsewhere that does not exist */
-  int loops;                     /* around this place, inside the same macro */
-  lap_jinja_node *macro;         /* the innermost macro or call block */
-} lap_jinja_parser;
-
-/* Adds to the list whose end `*end` points to. */
-static inline void lap_jinja_append_node(lap_jinja_node ***end, lap_jinja_node *n) {
-  **end = n;
-  *end = &n->next;
-}
-
-lap_jinja_node *lap_jinja_new_node(lap_jinja_parser *p, lap_jinja_node_kind kind, uint32_t offset);
-void lap_jinja_enter(lap_jinja_parser *p);
-void lap_jinja_leave(lap_jinja_parser *p);
-bool lap_jinja_at_operator(const lap_jinja_parser *p, const char *spelling);
-bool lap_jinja_at_name(const lap_jinja_parser *p, const char *name);
-/* Steps over the token if it is that one. */
-bool lap_jinja_skip_operator(lap_jinja_parser *p, const char *spelling);
-bool lap_jinja_skip_name(lap_jinja_parser *p, const char *name);
-/* Steps over the token, which must be that one. */
-void lap_jinja_expect_operator(lap_jinja_parser *p, const char *spelling);
-lap_jinja_token lap_jinja_expect_name(lap_jinja_parser *p);
-_Noreturn void lap_jinja_unexpected(lap_jinja_parser *p, const char *wanted);
-
-lap_jinja_node *lap_jinja_parse_expression(lap_jinja_parser *p);
-/* One expression, or several with commas: a tuple. `conditions`: may `a if b else c` stand here?
- * `end`: a name that ends it, or NULL. */
-lap_jinja_node *lap_jinja_parse_tuple(lap_jinja_parser *p, bool conditions, const char *end);
-/* Names and literals only, for targets. */
-lap_jinja_node *lap_jinja_parse_simple_tuple(lap_jinja_parser *p, const char *end);
-/* The filters from here on, applied to `input`; the first without its bar if `inline_start`. */
-lap_jinja_node *lap_jinja_parse_filters(lap_jinja_parser *p, lap_jinja_node *input, bool inline_start);
+/* An operation as templates spell it, for messages. */
+const char *lap_jinja_spelling(lap_jinja_operation operation);
 
 #endif

@@ -1,7 +1,12 @@
 /* test.c: the tests behind `is`. */
 #include <math.h>
 
-#include "jinja/run.h"
+#include "jinja/call.h"
+#include "jinja/compare.h"
+#include "jinja/iterate.h"
+#include "jinja/operators.h"
+#include "jinja/print.h"
+#include "jinja/tables.h"
 #include "jinja/text_operation.h"
 
 static value result(bool holds) {
@@ -135,12 +140,12 @@ static void check_hashable(state *s, const call *c) {
 
 static value test_filter(state *s, call *c) {
   check_hashable(s, c);
-  return result(is_string(c) && lap_jinja_find_filter(c->self.string));
+  return result(is_string(c) && lap_jinja_find_filter(s->language, c->self.string));
 }
 
 static value test_test(state *s, call *c) {
   check_hashable(s, c);
-  return result(is_string(c) && lap_jinja_find_test(c->self.string));
+  return result(is_string(c) && lap_jinja_find_in(s->language->tests, c->self.string));
 }
 
 /* ---- comparisons ---- */

@@ -1,8 +1,6 @@
 /* text.c: bytes and their marks grow together, in one allocation: data, then marks. */
 #include "jinja/text.h"
 
-#include "jinja/run.h"
-
 enum {
   FIRST_BYTES = 64
 };

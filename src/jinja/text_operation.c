@@ -1,6 +1,8 @@
 /* text_operation.c: see text_operation.h. Positions here are bytes; characters are never cut. */
 #include "jinja/text_operation.h"
 
+#include "jinja/iterate.h"
+#include "jinja/print.h"
 #include "jinja/unicode.h"
 
 enum {
