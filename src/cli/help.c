@@ -1,17 +1,14 @@
-/* help.c: the verbs' tables as help texts, as a man page and as a shell completion.
+/* help.c: all verbs together: the list of them, and their tables as the overview, as a man page and as a
+ * shell completion.
  *
  * The texts that belong to no verb (exit codes, environment, files, examples) stand here, once, and
  * appear in the overview and in the man page alike. */
+#include "cli/help.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/options.h"
-
-enum {
-  TEXT_WIDTH = 80,
-  LEFT_WIDTH = 26,
-  INDENT = 2
-};
+#include "cli/wrap.h"
 
 typedef struct term {
   const char *name;
@@ -81,76 +78,25 @@ const lap_verb *const lap_verbs[] = {&lap_verb_run,
                                      &lap_verb_help,
                                      NULL};
 
-static const lap_option common_options[] = {
-    {.kind = LAP_OPTION_FLAG, .letter = 'h', .name = "help", .help = "Show this help."}, {0}};
+const lap_verb *lap_verb_find(const char *name) {
+  for (const lap_verb *const *verb = lap_verbs; *verb; verb++)
+    if (strcmp((*verb)->name, name) == 0) return *verb;
+  return NULL;
+}
 
 /* ---- plain text ------------------------------------------------------------------------------ */
 
-/* Prints words from column `column` on, continuation lines indented by `indent`. */
-static void print_wrapped(const char *text, size_t column, size_t indent) {
-  bool first = true;
-  while (*text) {
-    if (*text == '\n') { /* an empty line divides paragraphs */
-      printf("\n\n%*s", (int)indent, "");
-      column = indent;
-      first = true;
-      text += strspn(text, "\n");
-    }
-    size_t length = strcspn(text, " \n");
-    if (!first && column + 1 + length > TEXT_WIDTH) {
-      printf("\n%*s", (int)indent, "");
-      column = indent;
-      first = true;
-    }
-    column += (size_t)printf("%s%.*s", first ? "" : " ", (int)length, text);
-    first = false;
-    text += length;
-    text += strspn(text, " ");
-  }
-  putchar('\n');
-}
-
-static void print_entry(const char *left, const char *text) {
-  size_t column = (size_t)printf("%*s%s", INDENT, "", left);
-  if (column + 2 > LEFT_WIDTH) {
-    putchar('\n');
-    column = 0;
-  }
-  printf("%*s", (int)(LEFT_WIDTH - column), "");
-  print_wrapped(text, LEFT_WIDTH, LEFT_WIDTH);
-}
-
-static void print_option(const lap_option *option) {
-  char left[80];
-  int length = option->letter ? snprintf(left, sizeof left, "-%c, ", option->letter)
-                              : snprintf(left, sizeof left, "    ");
-  snprintf(left + length, sizeof left - (size_t)length, "--%s%s%s", option->name, option->argument ? " " : "",
-           option->argument ? option->argument : "");
-  print_entry(left, option->help);
-}
-
-static void print_options(const lap_option *options) {
-  for (; options->kind != LAP_OPTION_END; options++) print_option(options);
-}
-
 static void print_terms(const char *title, const term *terms) {
   printf("\n%s:\n", title);
-  for (; terms->name; terms++) print_entry(terms->name, terms->text);
-}
-
-void lap_print_help(const lap_verb *verb) {
-  printf("Usage: lapidary %s [OPTION]...%s%s\n\n", verb->name, *verb->operands ? " " : "", verb->operands);
-  print_wrapped(verb->description, 0, 0);
-  printf("\nOptions:\n");
-  print_options(verb->options);
-  print_options(common_options);
+  for (; terms->name; terms++) lap_print_entry(terms->name, terms->text);
 }
 
 void lap_print_overview(void) {
   printf("Usage: lapidary VERB [OPTION]... [ARGUMENT]...\n       lapidary --help | --version\n\n");
-  print_wrapped(about, 0, 0);
+  lap_print_wrapped(about, 0, 0);
   printf("\nVerbs:\n");
-  for (const lap_verb *const *verb = lap_verbs; *verb; verb++) print_entry((*verb)->name, (*verb)->summary);
+  for (const lap_verb *const *verb = lap_verbs; *verb; verb++)
+    lap_print_entry((*verb)->name, (*verb)->summary);
   print_terms("Exit codes", exit_codes);
   print_terms("Environment", environment);
   print_terms("Examples", examples);
@@ -224,7 +170,7 @@ static void print_man(void) {
   printf(".SH VERBS\n");
   for (const lap_verb *const *verb = lap_verbs; *verb; verb++) print_roff_verb(*verb);
   printf(".SH OPTIONS\nEvery verb has its options above, and:\n");
-  print_roff_options(common_options);
+  print_roff_options(lap_common_options);
   print_roff_term("--version", "Show the version (without a verb).");
   print_roff_terms("EXIT STATUS", exit_codes);
   print_roff_terms("ENVIRONMENT", environment);

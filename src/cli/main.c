@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/options.h"
+#include "cli/help.h"
 #include "cli/support.h"
 
 static int run_verb(int argc, char **argv) {

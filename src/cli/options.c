@@ -1,4 +1,4 @@
-/* options.c: from argv to settings, by a verb's table.
+/* options.c: from argv to settings, by a verb's table; and the table as a help text.
  *
  * Every value is checked whole (no rest after a number, no number outside its range) before it is
  * stored, and a message names the option as the user spells it. */
@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/wrap.h"
+
 enum {
   MAX_OPTIONS = 40,
   FIRST_LONG = 256,
@@ -20,12 +22,6 @@ enum {
 const char *const lap_kv_start_words[] = {"begin", "prompt", NULL};
 const char *const lap_path_words[] = {"auto", "monolith", "cut", NULL};
 
-const lap_verb *lap_verb_find(const char *name) {
-  for (const lap_verb *const *verb = lap_verbs; *verb; verb++)
-    if (strcmp((*verb)->name, name) == 0) return *verb;
-  return NULL;
-}
-
 int lap_usage_error(const lap_verb *verb, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
@@ -34,6 +30,32 @@ int lap_usage_error(const lap_verb *verb, const char *format, ...) {
   fprintf(stderr, "\nTry 'lapidary %s --help'.\n", verb->name);
   va_end(arguments);
   return LAP_EXIT_USAGE;
+}
+
+/* ---- help ------------------------------------------------------------------------------------ */
+
+const lap_option lap_common_options[] = {
+    {.kind = LAP_OPTION_FLAG, .letter = 'h', .name = "help", .help = "Show this help."}, {0}};
+
+static void print_option(const lap_option *option) {
+  char left[80];
+  int length = option->letter ? snprintf(left, sizeof left, "-%c, ", option->letter)
+                              : snprintf(left, sizeof left, "    ");
+  snprintf(left + length, sizeof left - (size_t)length, "--%s%s%s", option->name, option->argument ? " " : "",
+           option->argument ? option->argument : "");
+  lap_print_entry(left, option->help);
+}
+
+static void print_options(const lap_option *options) {
+  for (; options->kind != LAP_OPTION_END; options++) print_option(options);
+}
+
+void lap_print_help(const lap_verb *verb) {
+  printf("Usage: lapidary %s [OPTION]...%s%s\n\n", verb->name, *verb->operands ? " " : "", verb->operands);
+  lap_print_wrapped(verb->description, 0, 0);
+  printf("\nOptions:\n");
+  print_options(verb->options);
+  print_options(lap_common_options);
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */

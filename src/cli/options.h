@@ -1,8 +1,8 @@
 /* options.h: the command line as tables.
  *
  * A verb is described once: its operands, what it does, its options with their ranges and where their
- * values go. Parsing, --help, the man page and the shell completion are all made from that, so they
- * cannot disagree. */
+ * values go. Parsing, --help, and in help.c the man page and the shell completion are all made from that, so
+ * they cannot disagree. */
 #ifndef LAP_CLI_OPTIONS_H
 #define LAP_CLI_OPTIONS_H
 
@@ -75,11 +75,6 @@ extern const lap_verb lap_verb_cut;
 extern const lap_verb lap_verb_check;
 extern const lap_verb lap_verb_help;
 
-/* All verbs in the order of the help text, ended by NULL. */
-extern const lap_verb *const lap_verbs[];
-
-const lap_verb *lap_verb_find(const char *name);
-
 /* The words for --kv-start. */
 extern const char *const lap_kv_start_words[];
 /* The words for lap_path, in its order. */
@@ -106,7 +101,8 @@ bool lap_parse_unsigned(const char *text, uint64_t high, uint64_t *value);
 
 /* What `lapidary VERB --help` prints. */
 void lap_print_help(const lap_verb *verb);
-/* What `lapidary --help` prints. */
-void lap_print_overview(void);
+
+/* The options that every verb has besides those of its table. */
+extern const lap_option lap_common_options[];
 
 #endif
