@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "cache/rings.h"
 #include "engine/passes.h"
+#include "model/chat.h"
 #include "model/model.h"
 
 enum {
@@ -82,7 +83,7 @@ lap_status lap_dialogue_create(lap_model *model, const lap_dialogue_options *opt
   d->model = model;
   d->options = *options;
   lap_status status = lap_model_tokenizer(model, &d->tokenizer, error);
-  if (status == LAP_OK) status = lap_chat_open(model, &d->chat, error);
+  if (status == LAP_OK) status = lap_model_open_chat(model, &d->chat, error);
   if (status == LAP_OK) status = lap_sampler_create(model, &options->sampling, &d->sampler, error);
   if (status == LAP_OK) status = open_batch(d, error);
   if (status == LAP_OK)

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "model/chat.h"
 #include "model/model.h"
 
 struct lap_served_lazy {
@@ -42,7 +43,7 @@ lap_status lap_served_open(lap_model *model, const char *directory, const char *
                           ? lap_model_tokenizer(model, &out->tokenizer, error)
                           : lap_fail(error, LAP_ERROR_MEMORY, "out of memory for the server");
   if (status == LAP_OK) {
-    status = lap_chat_open(model, &out->chat, &out->chat_error);
+    status = lap_model_open_chat(model, &out->chat, &out->chat_error);
     if (status != LAP_OK && error) *error = out->chat_error;
     if (status == LAP_ERROR_UNSUPPORTED) status = LAP_OK; /* raw completions work without */
   }

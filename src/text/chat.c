@@ -13,8 +13,8 @@
 
 #include "base/file.h"
 #include "jinja/jinja.h"
-#include "model/model.h"
 #include "text/chat_messages.h"
+#include "text/tokenizer.h"
 
 enum {
   MAX_FILE_BYTES = 16 << 20,
@@ -29,7 +29,7 @@ enum {
 };
 
 struct lap_chat {
-  lap_model *model;
+  lap_chat_checkpoint checkpoint;
   lap_jinja_template *plain;
   lap_jinja_template *with_tools; /* or NULL: the same */
   bool fold;                      /* see chat_messages.h */
@@ -38,13 +38,14 @@ struct lap_chat {
 
 /* ---- the template ---------------------------------------------------------------------------- */
 
-static char *path_in(const lap_model *model, const char *name) {
+static char *path_in(const lap_chat *chat, const char *name) {
   char *path;
-  return asprintf(&path, "%s/%s", model->directory, name) < 0 ? NULL : path;
+  return asprintf(&path, "%s/%s", chat->checkpoint.directory, name) < 0 ? NULL : path;
 }
 
 static lap_status out_of_memory(const lap_chat *chat, lap_error *error) {
-  return lap_fail(error, LAP_ERROR_MEMORY, "%s: out of memory for the chat template", chat->model->directory);
+  return lap_fail(error, LAP_ERROR_MEMORY, "%s: out of memory for the chat template",
+                  chat->checkpoint.directory);
 }
 
 static bool exists(const char *path) {
@@ -109,7 +110,7 @@ static lap_status use_tokens(lap_chat *chat, const lap_json_document *document, 
 }
 
 static lap_status read_config(lap_chat *chat, lap_error *error) {
-  char *path = path_in(chat->model, "tokenizer_config.json");
+  char *path = path_in(chat, "tokenizer_config.json");
   if (!path) return out_of_memory(chat, error);
   lap_json_document *document = NULL;
   lap_status status = LAP_OK;
@@ -124,7 +125,7 @@ static lap_status read_config(lap_chat *chat, lap_error *error) {
 }
 
 static lap_status read_template(lap_chat *chat, lap_error *error) {
-  char *path = path_in(chat->model, "chat_template.jinja"), *source;
+  char *path = path_in(chat, "chat_template.jinja"), *source;
   size_t length;
   if (!path) return out_of_memory(chat, error);
   lap_status status = LAP_OK;
@@ -140,12 +141,11 @@ static lap_status read_template(lap_chat *chat, lap_error *error) {
 }
 
 /* Without a name in the file, the tokens that the configuration knows by their ids. */
-static lap_status name_model_tokens(lap_chat *chat, const lap_tokenizer *tokenizer, lap_error *error) {
-  const lap_plan *plan = chat->model->plan;
-  const int32_t ids[] = {plan->bos, plan->eos_count ? plan->eos[0] : -1};
+static lap_status name_known_tokens(lap_chat *chat, lap_error *error) {
+  const int32_t ids[] = {chat->checkpoint.bos, chat->checkpoint.eos};
   for (int i = 0; i < 2; i++) {
     size_t length;
-    const char *text = ids[i] >= 0 ? lap_tokenizer_token(tokenizer, ids[i], &length) : NULL;
+    const char *text = ids[i] >= 0 ? lap_tokenizer_token(chat->checkpoint.tokenizer, ids[i], &length) : NULL;
     if (chat->token[i] || !text) continue;
     chat->token[i] = strdup(text);
     if (!chat->token[i]) return out_of_memory(chat, error);
@@ -153,21 +153,19 @@ static lap_status name_model_tokens(lap_chat *chat, const lap_tokenizer *tokeniz
   return LAP_OK;
 }
 
-lap_status lap_chat_open(lap_model *model, lap_chat **out, lap_error *error) {
-  const lap_tokenizer *tokenizer;
+lap_status lap_chat_open(const lap_chat_checkpoint *checkpoint, lap_chat **out, lap_error *error) {
   *out = NULL;
   lap_chat *chat = calloc(1, sizeof *chat);
-  if (!chat) return lap_fail(error, LAP_ERROR_MEMORY, "%s: out of memory", model->directory);
-  chat->model = model;
-  lap_status status = lap_model_tokenizer(model, &tokenizer, error);
-  if (status == LAP_OK) status = read_template(chat, error);
+  if (!chat) return lap_fail(error, LAP_ERROR_MEMORY, "%s: out of memory", checkpoint->directory);
+  chat->checkpoint = *checkpoint;
+  lap_status status = read_template(chat, error);
   if (status == LAP_OK) status = read_config(chat, error);
   if (status == LAP_OK && !chat->plain)
     status = lap_fail(error, LAP_ERROR_UNSUPPORTED,
                       "%s: the checkpoint has no chat template (chat_template.jinja, or chat_template in "
                       "tokenizer_config.json)",
-                      model->directory);
-  if (status == LAP_OK) status = name_model_tokens(chat, tokenizer, error);
+                      checkpoint->directory);
+  if (status == LAP_OK) status = name_known_tokens(chat, error);
   if (status == LAP_OK)
     *out = chat;
   else
@@ -246,8 +244,9 @@ static lap_status encode(const lap_chat *chat, const lap_jinja_output *output, b
     if (run->from_template || allow_special)
       trusted[count++] = (lap_range){run->begin, run->begin + run->length};
   }
-  lap_status status = lap_model_encode_marked(chat->model, output->text, output->length, trusted, count,
-                                              &out->ids, &out->count, error);
+  lap_status status =
+      lap_tokenizer_encode_prompt(chat->checkpoint.tokenizer, chat->checkpoint.bos, output->text,
+                                  output->length, trusted, count, &out->ids, &out->count, error);
   free(trusted);
   return status;
 }

@@ -11,10 +11,16 @@
 
 typedef struct lap_chat lap_chat;
 
-/* Loads the model's tokenizer too. The model must outlive `*out`, which is read-only and may be shared by
- * threads. Errors: UNSUPPORTED (the checkpoint has no template), FORMAT (template or tokenizer_config.json),
- * IO, MEMORY. */
-lap_status lap_chat_open(lap_model *model, lap_chat **out, lap_error *error);
+/* What a chat needs of a checkpoint. */
+typedef struct lap_chat_checkpoint {
+  const char *directory;
+  const lap_tokenizer *tokenizer;
+  int32_t bos, eos; /* -1: none */
+} lap_chat_checkpoint;
+
+/* Directory and tokenizer must outlive `*out`, which is read-only and may be shared by threads. Errors:
+ * UNSUPPORTED (the checkpoint has no template), FORMAT (template or tokenizer_config.json), IO, MEMORY. */
+lap_status lap_chat_open(const lap_chat_checkpoint *checkpoint, lap_chat **out, lap_error *error);
 void lap_chat_close(lap_chat *chat);
 
 typedef enum lap_thinking {
@@ -36,7 +42,7 @@ typedef struct lap_conversation {
 typedef struct lap_chat_prompt {
   char *text; /* [length], then a terminator */
   size_t length;
-  int32_t *ids; /* [count], beginning with the model's BOS exactly once */
+  int32_t *ids; /* [count], beginning with the checkpoint's BOS exactly once */
   size_t count;
 } lap_chat_prompt;
 

@@ -390,6 +390,30 @@ lap_status lap_tokenizer_encode_marked(const lap_tokenizer *tokenizer, const cha
   return status;
 }
 
+lap_status lap_tokenizer_encode_prompt(const lap_tokenizer *tokenizer, int32_t bos, const char *text,
+                                       size_t length, const lap_range *trusted, size_t trusted_count,
+                                       int32_t **ids, size_t *count, lap_error *error) {
+  int32_t *body = NULL;
+  size_t body_count = 0;
+  *ids = NULL;
+  *count = 0;
+  lap_status status =
+      lap_tokenizer_encode_marked(tokenizer, text, length, trusted, trusted_count, &body, &body_count, error);
+  if (status != LAP_OK) return status;
+  size_t spelled = 0, head = bos >= 0;
+  while (head && spelled < body_count && body[spelled] == bos) spelled++;
+  *count = head + body_count - spelled;
+  *ids = malloc((*count + 1) * sizeof **ids);
+  if (*ids) {
+    if (head) (*ids)[0] = bos;
+    if (body_count > spelled) memcpy(*ids + head, body + spelled, (body_count - spelled) * sizeof **ids);
+  } else {
+    status = lap_fail(error, LAP_ERROR_MEMORY, "out of memory for %zu tokens", *count);
+  }
+  free(body);
+  return status;
+}
+
 /* ---- decoding -------------------------------------------------------------------------------- */
 
 #define REPLACEMENT "\xef\xbf\xbd"

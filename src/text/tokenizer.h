@@ -33,6 +33,12 @@ lap_status lap_detokenize_text(lap_detokenizer *state, const char *bytes, size_t
 lap_status lap_tokenizer_encode_merges(const lap_tokenizer *tokenizer, const char *text, size_t length,
                                        int32_t **ids, size_t *count, lap_error *error);
 
+/* As lap_tokenizer_encode_marked (lapidary.h), beginning with `bos` exactly once, however often the text
+ * begins with it; -1: without one. */
+lap_status lap_tokenizer_encode_prompt(const lap_tokenizer *tokenizer, int32_t bos, const char *text,
+                                       size_t length, const lap_range *trusted, size_t trusted_count,
+                                       int32_t **ids, size_t *count, lap_error *error);
+
 enum {
   /* The longest token of the Gemma family has 93 bytes. The limit bounds the work that a file can ask
    * for at one position of the text, and for one merge rule. */

@@ -6,9 +6,8 @@
 #include <unistd.h>
 
 #include "base/json_write.h"
-#include "model/model.h"
+#include "model/chat.h"
 #include "support/check.h"
-#include "text/chat.h"
 
 #define PEBBLE SOURCE_DIR "/models/pebble"
 #define Q      "<|\"|>"
@@ -22,7 +21,7 @@ static int open_pebble(void **state) {
   static fixture f;
   lap_error error;
   expect_ok(lap_model_open(PEBBLE, NULL, &f.model, &error), &error);
-  expect_ok(lap_chat_open(f.model, &f.chat, &error), &error);
+  expect_ok(lap_model_open_chat(f.model, &f.chat, &error), &error);
   *state = &f;
   return 0;
 }
@@ -361,7 +360,7 @@ static void templates_are_found(void **state) {
     lap_error error;
     make_checkpoint(directory, cases[i].template, cases[i].config);
     expect_ok(lap_model_open(directory, NULL, &model, &error), &error);
-    lap_status status = lap_chat_open(model, &chat, &error);
+    lap_status status = lap_model_open_chat(model, &chat, &error);
     if (cases[i].expected) {
       expect_ok(status, &error);
       expect_prompt(chat, cases[i].json, cases[i].expected);
@@ -384,7 +383,7 @@ static void what_the_template_says_no_to_is_the_callers_fault(void **state) {
   lap_error error;
   make_checkpoint(directory, "{{ raise_exception('roles must alternate') }}", "");
   expect_ok(lap_model_open(directory, NULL, &model, &error), &error);
-  expect_ok(lap_chat_open(model, &chat, &error), &error);
+  expect_ok(lap_model_open_chat(model, &chat, &error), &error);
   assert_int_equal(render(chat, USER "}", LAP_THINKING_UNSTATED, false, &prompt, &error), LAP_ERROR_ARGUMENT);
   assert_non_null(strstr(error.message, "roles must alternate"));
   lap_chat_close(chat);

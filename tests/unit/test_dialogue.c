@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "engine/dialogue.h"
+#include "model/chat.h"
 #include "support/check.h"
 
 #define PEBBLE SOURCE_DIR "/models/pebble"
@@ -135,7 +136,7 @@ static char *fresh_answer(const fixture *f, const lap_dialogue *dialogue, lap_sa
   char *text;
   lap_transcript_print(&part, &json);
   expect_ok(lap_json_parse(json.data, json.length, "part", &document, &error), &error);
-  expect_ok(lap_chat_open(f->model, &chat, &error), &error);
+  expect_ok(lap_model_open_chat(f->model, &chat, &error), &error);
   const lap_json *root = lap_json_root(document);
   const lap_conversation conversation = {.document = document,
                                          .messages = lap_json_get(document, root, "messages"),
