@@ -59,7 +59,8 @@ typedef struct lap_turn {
   double decode_seconds;
 } lap_turn;
 
-/* The model must outlive it. Errors: those of lap_model_open_chat and lap_batch_create; ARGUMENT (sampling). */
+/* The model must outlive it. Errors: those of lap_model_open_chat and lap_batch_create; ARGUMENT (sampling).
+ */
 lap_status lap_dialogue_create(lap_model *model, const lap_dialogue_options *options, lap_dialogue **out,
                                lap_error *error);
 void lap_dialogue_destroy(lap_dialogue *dialogue);
