@@ -30,6 +30,13 @@ void lap_write_begin(lap_json_writer *writer, lap_text *text) {
     yajl_gen_config(writer->generator, yajl_gen_print_callback, print, text);
 }
 
+void lap_write_begin_indented(lap_json_writer *writer, lap_text *text) {
+  lap_write_begin(writer, text);
+  if (!writer->generator) return;
+  yajl_gen_config(writer->generator, yajl_gen_beautify, 1);
+  yajl_gen_config(writer->generator, yajl_gen_indent_string, "  ");
+}
+
 void lap_write_end(lap_json_writer *writer) {
   if (writer->generator) yajl_gen_free(writer->generator);
   writer->generator = NULL;

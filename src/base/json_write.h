@@ -16,6 +16,8 @@ typedef struct lap_json_writer {
 
 /* Starts a document at the end of `text`, which the caller keeps; to be ended, also after failures. */
 void lap_write_begin(lap_json_writer *writer, lap_text *text);
+/* The same for people to read: a line for each member, indented by two spaces a level. */
+void lap_write_begin_indented(lap_json_writer *writer, lap_text *text);
 void lap_write_end(lap_json_writer *writer);
 
 void lap_write_object(lap_json_writer *writer, const char *key);

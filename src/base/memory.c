@@ -126,3 +126,12 @@ void *lap_large_alloc(size_t bytes) {
 #endif
   return memory;
 }
+
+const char *lap_bytes_text(uint64_t bytes, char text[LAP_BYTES_TEXT]) {
+  static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = (double)bytes;
+  int unit = 0;
+  for (; value >= 1024 && unit < 4; unit++) value /= 1024;
+  snprintf(text, LAP_BYTES_TEXT, unit ? "%.2f %s" : "%.0f %s", value, units[unit]);
+  return text;
+}

@@ -1,4 +1,4 @@
-/* memory.h: how much memory a program may still take, and large pieces of it. */
+/* memory.h: how much memory a program may still take, large pieces of it, and sizes in words. */
 #ifndef LAP_BASE_MEMORY_H
 #define LAP_BASE_MEMORY_H
 
@@ -14,5 +14,12 @@ uint64_t lap_available_memory(const char *root);
 /* Like malloc, to be freed with free; asks for huge pages where the size is worth one: fewer page faults, and
  * fewer misses of the translation buffer where it is read at random. */
 void *lap_large_alloc(size_t bytes);
+
+enum {
+  LAP_BYTES_TEXT = 48
+};
+
+/* Writes a number of bytes for people, as "2.43 GiB"; returns `text`. */
+const char *lap_bytes_text(uint64_t bytes, char text[LAP_BYTES_TEXT]);
 
 #endif

@@ -89,3 +89,10 @@ void lap_text_free(lap_text *text) {
   free(text->data);
   *text = (lap_text){0};
 }
+
+bool lap_text_print(lap_text *text, FILE *out) {
+  bool whole = !text->failed;
+  if (whole && text->length) fwrite(text->data, 1, text->length, out);
+  lap_text_free(text);
+  return whole;
+}

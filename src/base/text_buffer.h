@@ -6,6 +6,8 @@
 #ifndef LAP_BASE_TEXT_BUFFER_H
 #define LAP_BASE_TEXT_BUFFER_H
 
+#include <stdio.h>
+
 #include "base/error.h"
 
 typedef struct lap_text {
@@ -29,6 +31,10 @@ static inline const char *lap_text_data(const lap_text *text) {
 /* Hands the text over: `*out`, terminated and never NULL on success, is the caller's to free; `length` may
  * be NULL. In either case `text` is empty afterwards, as at the start. Errors: MEMORY. */
 lap_status lap_text_take(lap_text *text, char **out, size_t *length, lap_error *error);
+
+/* Prints the text to `out` and drops it. False if an addition had failed: then nothing is printed. Whether
+ * `out` took it is for ferror to say. */
+bool lap_text_print(lap_text *text, FILE *out);
 
 /* Drops the text; it is empty afterwards. */
 void lap_text_free(lap_text *text);

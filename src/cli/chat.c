@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "cli/chat_input.h"
 #include "cli/chat_screen.h"
 #include "cli/opened.h"

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "base/json_write.h"
 #include "base/memory.h"
-#include "cli/bench_cost.h"
-#include "cli/bench_machine.h"
-#include "cli/json_put.h"
+#include "bench/cost.h"
+#include "bench/machine.h"
 #include "cli/opened.h"
 #include "cli/support.h"
 #include "engine/forecast.h"
@@ -19,6 +19,7 @@
 
 enum {
   READS = 5,
+  DIGITS = 6, /* of a rate: more than it is good for */
   PROGRAM_BYTES = 16 << 20
 };
 
@@ -47,8 +48,8 @@ typedef struct answer {
   uint64_t together;
   uint64_t available;
   int64_t longest;
-  lap_sample bandwidth;  /* bytes a second; one value if it was given */
-  double token_bytes[2]; /* weights and KV that a token reads: the first, and the last of the context */
+  lap_bench_sample bandwidth; /* bytes a second; one value if it was given */
+  double token_bytes[2];      /* weights and KV that a token reads: the first, and the last of the context */
 } answer;
 
 #define ENGINE offsetof(settings, engine)
@@ -109,11 +110,11 @@ static lap_status find_available(const settings *chosen, uint64_t *bytes, lap_er
                            "/proc/meminfo does not say what is available: --memory is needed");
 }
 
-static lap_status measure_bandwidth(int threads, lap_sample *rates, lap_error *error) {
-  lap_machine machine;
-  lap_status status = lap_machine_open(threads, &machine, error);
-  if (status == LAP_OK) status = lap_machine_observe_reads(&machine, threads, READS, rates, error);
-  lap_machine_close(&machine);
+static lap_status measure_bandwidth(int threads, lap_bench_sample *rates, lap_error *error) {
+  lap_bench_machine machine;
+  lap_status status = lap_bench_machine_open(threads, &machine, error);
+  if (status == LAP_OK) status = lap_bench_machine_observe_reads(&machine, threads, READS, rates, error);
+  lap_bench_machine_close(&machine);
   return status;
 }
 
@@ -136,8 +137,8 @@ static lap_status reckon(const lap_bound *bound, const settings *chosen, answer 
   if (status != LAP_OK) return status;
   uint64_t fixed = a->resident + a->other;
   a->together = fixed + a->need.kv_peak_bytes + a->need.scratch_bytes;
-  a->token_bytes[0] = lap_decode_cost(plan, 0, 1).bytes;
-  a->token_bytes[1] = lap_decode_cost(plan, a->context - 1, 1).bytes;
+  a->token_bytes[0] = lap_bench_decode_cost(plan, 0, 1).bytes;
+  a->token_bytes[1] = lap_bench_decode_cost(plan, a->context - 1, 1).bytes;
   if (a->available <= fixed) return LAP_OK;
   lap_forecast longest;
   status = lap_forecast_longest(&session, a->available - fixed, &longest, error);
@@ -170,7 +171,7 @@ static bool fits(const answer *a) {
 }
 
 static double rate_at(const answer *a, int end) {
-  return lap_sample_median(&a->bandwidth) / a->token_bytes[end];
+  return lap_bench_sample_median(&a->bandwidth) / a->token_bytes[end];
 }
 
 static void print_bytes(const char *what, uint64_t bytes, const char *note) {
@@ -205,56 +206,59 @@ static void print_memory(const answer *a) {
 }
 
 static void print_rates(const answer *a) {
-  const lap_sample *rates = &a->bandwidth;
-  printf("Decoding, at most: reading at %.1f GB/s", lap_sample_median(rates) / GIGA);
+  const lap_bench_sample *rates = &a->bandwidth;
+  printf("Decoding, at most: reading at %.1f GB/s", lap_bench_sample_median(rates) / GIGA);
   if (rates->count > 1)
-    printf(" (%.1f to %.1f, measured)", lap_sample_min(rates) / GIGA, lap_sample_max(rates) / GIGA);
+    printf(" (%.1f to %.1f, measured)", lap_bench_sample_min(rates) / GIGA,
+           lap_bench_sample_max(rates) / GIGA);
   printf("\n");
   for (int end = 0; end < 2; end++)
     printf("  depth %-10lld %8.2f tokens/s, of %.3f GB each\n", end ? (long long)(a->context - 1) : 0,
            rate_at(a, end), a->token_bytes[end] / GIGA);
 }
 
-static void put_rates(yajl_gen g, const answer *a) {
-  lap_json_put_measured(g, "bandwidth_bytes_per_second", lap_sample_median(&a->bandwidth));
-  lap_json_put_bool(g, "bandwidth_measured", a->bandwidth.count > 1);
-  lap_json_put_string(g, "decode");
-  yajl_gen_array_open(g);
+static void put_rates(lap_json_writer *json, const answer *a) {
+  lap_write_real(json, "bandwidth_bytes_per_second", lap_bench_sample_median(&a->bandwidth), DIGITS);
+  lap_write_boolean(json, "bandwidth_measured", a->bandwidth.count > 1);
+  lap_write_array(json, "decode");
   for (int end = 0; end < 2; end++) {
-    yajl_gen_map_open(g);
-    lap_json_put_integer(g, "depth", end ? a->context - 1 : 0);
-    lap_json_put_integer(g, "bytes_per_token", (int64_t)a->token_bytes[end]);
-    lap_json_put_measured(g, "tokens_per_second", rate_at(a, end));
-    yajl_gen_map_close(g);
+    lap_write_object(json, NULL);
+    lap_write_integer(json, "depth", end ? a->context - 1 : 0);
+    lap_write_integer(json, "bytes_per_token", (int64_t)a->token_bytes[end]);
+    lap_write_real(json, "tokens_per_second", rate_at(a, end), DIGITS);
+    lap_write_end_object(json);
   }
-  yajl_gen_array_close(g);
+  lap_write_end_array(json);
 }
 
 static bool print_json(const answer *a) {
-  yajl_gen g = lap_json_begin(stdout);
-  if (!g) return false;
-  lap_json_put_text(g, "directory", a->directory);
-  lap_json_put_text(g, "kv", a->kv);
-  lap_json_put_integer(g, "context", a->context);
-  lap_json_put_integer(g, "threads", a->threads);
-  lap_json_put_integer(g, "chunk", a->chunk);
-  lap_json_put_text(g, "path", a->cut ? "cut" : "monolith");
-  lap_json_open(g, "bytes");
-  lap_json_put_integer(g, "weights_mapped", (int64_t)a->mapped);
-  lap_json_put_integer(g, "weights_resident", (int64_t)a->resident);
-  lap_json_put_integer(g, "weights_per_token", (int64_t)a->decode);
-  lap_json_put_integer(g, "kv_caches", (int64_t)a->need.kv_bytes);
-  lap_json_put_integer(g, "kv_caches_peak", (int64_t)a->need.kv_peak_bytes);
-  lap_json_put_integer(g, "arena", (int64_t)a->need.scratch_bytes);
-  lap_json_put_integer(g, "program", (int64_t)a->other);
-  lap_json_put_integer(g, "together", (int64_t)a->together);
-  lap_json_put_integer(g, "available", (int64_t)a->available);
-  yajl_gen_map_close(g);
-  lap_json_put_bool(g, "fits", fits(a));
-  lap_json_put_integer(g, "longest_context", a->longest);
-  put_rates(g, a);
-  lap_json_end(g);
-  return true;
+  lap_text text = {0};
+  lap_json_writer json;
+  lap_write_begin_indented(&json, &text);
+  lap_write_object(&json, NULL);
+  lap_write_string(&json, "directory", a->directory);
+  lap_write_string(&json, "kv", a->kv);
+  lap_write_integer(&json, "context", a->context);
+  lap_write_integer(&json, "threads", a->threads);
+  lap_write_integer(&json, "chunk", a->chunk);
+  lap_write_string(&json, "path", a->cut ? "cut" : "monolith");
+  lap_write_object(&json, "bytes");
+  lap_write_integer(&json, "weights_mapped", (int64_t)a->mapped);
+  lap_write_integer(&json, "weights_resident", (int64_t)a->resident);
+  lap_write_integer(&json, "weights_per_token", (int64_t)a->decode);
+  lap_write_integer(&json, "kv_caches", (int64_t)a->need.kv_bytes);
+  lap_write_integer(&json, "kv_caches_peak", (int64_t)a->need.kv_peak_bytes);
+  lap_write_integer(&json, "arena", (int64_t)a->need.scratch_bytes);
+  lap_write_integer(&json, "program", (int64_t)a->other);
+  lap_write_integer(&json, "together", (int64_t)a->together);
+  lap_write_integer(&json, "available", (int64_t)a->available);
+  lap_write_end_object(&json);
+  lap_write_boolean(&json, "fits", fits(a));
+  lap_write_integer(&json, "longest_context", a->longest);
+  put_rates(&json, a);
+  lap_write_end_object(&json);
+  lap_write_end(&json);
+  return lap_text_print(&text, stdout);
 }
 
 /* ---- the verb -------------------------------------------------------------------------------- */
@@ -271,7 +275,7 @@ static lap_status work(const char *operand, const settings *chosen, lap_error *e
   };
   status = answer_from_plan(chosen, &a, error);
   if (status == LAP_OK && chosen->bandwidth > 0)
-    lap_sample_add(&a.bandwidth, chosen->bandwidth * GIGA);
+    lap_bench_sample_add(&a.bandwidth, chosen->bandwidth * GIGA);
   else if (status == LAP_OK)
     status = measure_bandwidth(a.threads, &a.bandwidth, error);
   if (status == LAP_OK && chosen->json && !print_json(&a))

@@ -49,10 +49,9 @@ static lap_status print_plan(const char *directory, const settings *chosen, lap_
   if (status == LAP_OK) {
     const lap_cut_info cut = device->driver->cut(bound);
     int64_t context = chosen->context ? chosen->context : plan->max_position_embeddings;
-    if (chosen->json)
-      lap_inspect_json(stdout, plan, tensors, &cut, (uint64_t)context);
-    else
-      lap_inspect_text(stdout, plan, tensors, &cut, (uint64_t)context);
+    if (chosen->json && !lap_inspect_json(stdout, plan, tensors, &cut, (uint64_t)context))
+      status = lap_fail(error, LAP_ERROR_MEMORY, "out of memory for JSON");
+    if (!chosen->json) lap_inspect_text(stdout, plan, tensors, &cut, (uint64_t)context);
   }
   lap_model_release_code(device, bound);
   lap_plan_free(plan);

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/json_put.h"
+#include "base/json_write.h"
+#include "base/memory.h"
 #include "cli/support.h"
 
 static uint64_t context_or_limit(const lap_plan *plan, uint64_t context) {
@@ -209,180 +210,183 @@ void lap_inspect_text(FILE *out, const lap_plan *plan, const lap_tensors *tensor
 /* ---- JSON ---- */
 
 /* As few digits (from six on) as read back as the same value: at most 9 for a float, 17 for a double. */
-static void put_real(yajl_gen g, const char *key, double value, int digits) {
+static void put_real(lap_json_writer *json, const char *key, double value, int digits) {
   char text[SHORT_TEXT];
   for (int n = 6; n <= digits; n++) {
     snprintf(text, sizeof text, "%.*g", n, value);
     double back = strtod(text, NULL);
     if (digits == 9 ? (float)back == (float)value : back == value) break;
   }
-  lap_json_put_string(g, key);
-  yajl_gen_number(g, text, strlen(text));
+  lap_write_raw(json, key, text, strlen(text));
 }
 
-static void put_float(yajl_gen g, const char *key, float value) {
-  put_real(g, key, (double)value, 9);
+static void put_float(lap_json_writer *json, const char *key, float value) {
+  put_real(json, key, (double)value, 9);
 }
 
-static void put_ids(yajl_gen g, const char *key, const int32_t *ids, int32_t count) {
-  lap_json_put_string(g, key);
-  yajl_gen_array_open(g);
-  for (int32_t i = 0; i < count; i++) yajl_gen_integer(g, ids[i]);
-  yajl_gen_array_close(g);
+static void put_ids(lap_json_writer *json, const char *key, const int32_t *ids, int32_t count) {
+  lap_write_array(json, key);
+  for (int32_t i = 0; i < count; i++) lap_write_integer(json, NULL, ids[i]);
+  lap_write_end_array(json);
 }
 
-static void put_linear(yajl_gen g, const char *key, const lap_linear *linear, const lap_tensors *tensors) {
+static void put_linear(lap_json_writer *json, const char *key, const lap_linear *linear,
+                       const lap_tensors *tensors) {
   if (!linear->present) return;
-  lap_json_open(g, key);
-  lap_json_put_integer(g, "out_features", linear->out_features);
-  lap_json_put_integer(g, "in_features", linear->in_features);
-  lap_json_put_integer(g, "experts", linear->experts);
-  lap_json_put_integer(g, "bits", linear->bits);
-  lap_json_put_integer(g, "group_size", linear->group_size);
-  lap_json_put_text(g, "dtype", lap_dtype_name(linear->dtype));
-  lap_json_put_integer(g, "bytes", (int64_t)lap_linear_bytes(linear));
-  lap_json_put_text(g, "weight", lap_tensors_at(tensors, linear->weight)->name);
-  lap_json_put_text(g, "file", lap_tensors_at(tensors, linear->weight)->file);
-  yajl_gen_map_close(g);
+  lap_write_object(json, key);
+  lap_write_integer(json, "out_features", linear->out_features);
+  lap_write_integer(json, "in_features", linear->in_features);
+  lap_write_integer(json, "experts", linear->experts);
+  lap_write_integer(json, "bits", linear->bits);
+  lap_write_integer(json, "group_size", linear->group_size);
+  lap_write_string(json, "dtype", lap_dtype_name(linear->dtype));
+  lap_write_integer(json, "bytes", (int64_t)lap_linear_bytes(linear));
+  lap_write_string(json, "weight", lap_tensors_at(tensors, linear->weight)->name);
+  lap_write_string(json, "file", lap_tensors_at(tensors, linear->weight)->file);
+  lap_write_end_object(json);
 }
 
-static void put_vector(yajl_gen g, const char *key, const lap_vector *vector) {
+static void put_vector(lap_json_writer *json, const char *key, const lap_vector *vector) {
   if (!vector->present) return;
-  lap_json_open(g, key);
-  lap_json_put_integer(g, "length", vector->length);
-  lap_json_put_text(g, "dtype", lap_dtype_name(vector->dtype));
-  yajl_gen_map_close(g);
+  lap_write_object(json, key);
+  lap_write_integer(json, "length", vector->length);
+  lap_write_string(json, "dtype", lap_dtype_name(vector->dtype));
+  lap_write_end_object(json);
 }
 
-static void put_model(yajl_gen g, const lap_plan *plan) {
-  lap_json_put_text(g, "model_type", plan->model_type);
-  lap_json_put_integer(g, "num_hidden_layers", plan->layers);
-  lap_json_put_integer(g, "first_sharer", plan->first_sharer);
-  lap_json_put_integer(g, "caches", plan->caches);
-  lap_json_put_integer(g, "hidden_size", plan->hidden_size);
-  lap_json_put_integer(g, "vocab_size", plan->vocab_size);
-  lap_json_put_integer(g, "vocab_size_per_layer_input", plan->vocab_size_per_layer);
-  lap_json_put_integer(g, "hidden_size_per_layer_input", plan->per_layer_width);
-  lap_json_put_integer(g, "max_position_embeddings", plan->max_position_embeddings);
-  put_float(g, "rms_norm_eps", plan->rms_norm_eps);
-  put_float(g, "final_logit_softcapping", plan->final_logit_softcapping);
-  put_float(g, "embed_scale", plan->embed_scale);
-  put_float(g, "per_layer_embed_scale", plan->per_layer_embed_scale);
-  put_float(g, "per_layer_projection_scale", plan->per_layer_projection_scale);
-  lap_json_put_integer(g, "num_experts", plan->num_experts);
-  lap_json_put_integer(g, "top_k_experts", plan->top_k_experts);
-  lap_json_put_integer(g, "moe_intermediate_size", plan->moe_width);
-  lap_json_put_bool(g, "tied_head", plan->tied_head);
-  lap_json_put_bool(g, "has_kv_config", plan->has_kv_config);
-  lap_json_put_integer(g, "bos_token_id", plan->bos);
-  lap_json_put_integer(g, "pad_token_id", plan->pad);
-  put_ids(g, "eos_token_id", plan->eos, plan->eos_count);
+static void put_model(lap_json_writer *json, const lap_plan *plan) {
+  lap_write_string(json, "model_type", plan->model_type);
+  lap_write_integer(json, "num_hidden_layers", plan->layers);
+  lap_write_integer(json, "first_sharer", plan->first_sharer);
+  lap_write_integer(json, "caches", plan->caches);
+  lap_write_integer(json, "hidden_size", plan->hidden_size);
+  lap_write_integer(json, "vocab_size", plan->vocab_size);
+  lap_write_integer(json, "vocab_size_per_layer_input", plan->vocab_size_per_layer);
+  lap_write_integer(json, "hidden_size_per_layer_input", plan->per_layer_width);
+  lap_write_integer(json, "max_position_embeddings", plan->max_position_embeddings);
+  put_float(json, "rms_norm_eps", plan->rms_norm_eps);
+  put_float(json, "final_logit_softcapping", plan->final_logit_softcapping);
+  put_float(json, "embed_scale", plan->embed_scale);
+  put_float(json, "per_layer_embed_scale", plan->per_layer_embed_scale);
+  put_float(json, "per_layer_projection_scale", plan->per_layer_projection_scale);
+  lap_write_integer(json, "num_experts", plan->num_experts);
+  lap_write_integer(json, "top_k_experts", plan->top_k_experts);
+  lap_write_integer(json, "moe_intermediate_size", plan->moe_width);
+  lap_write_boolean(json, "tied_head", plan->tied_head);
+  lap_write_boolean(json, "has_kv_config", plan->has_kv_config);
+  lap_write_integer(json, "bos_token_id", plan->bos);
+  lap_write_integer(json, "pad_token_id", plan->pad);
+  put_ids(json, "eos_token_id", plan->eos, plan->eos_count);
 }
 
-static void put_ropes(yajl_gen g, const lap_plan *plan) {
-  lap_json_open(g, "rope");
+static void put_ropes(lap_json_writer *json, const lap_plan *plan) {
+  lap_write_object(json, "rope");
   for (int type = 0; type < 2; type++) {
-    lap_json_open(g, lap_attention_name((lap_attention)type));
-    lap_json_put_integer(g, "head_dim", plan->head_dim[type]);
-    put_real(g, "theta", plan->rope[type].theta, 17);
-    put_real(g, "factor", plan->rope[type].factor, 17);
-    lap_json_put_integer(g, "rotated_pairs", plan->rope[type].rotated_pairs);
-    yajl_gen_map_close(g);
+    lap_write_object(json, lap_attention_name((lap_attention)type));
+    lap_write_integer(json, "head_dim", plan->head_dim[type]);
+    put_real(json, "theta", plan->rope[type].theta, 17);
+    put_real(json, "factor", plan->rope[type].factor, 17);
+    lap_write_integer(json, "rotated_pairs", plan->rope[type].rotated_pairs);
+    lap_write_end_object(json);
   }
-  yajl_gen_map_close(g);
+  lap_write_end_object(json);
 }
 
-static void put_generation(yajl_gen g, const lap_generation *generation) {
-  lap_json_open(g, "generation");
-  lap_json_put_bool(g, "do_sample", generation->do_sample);
-  put_float(g, "temperature", generation->temperature);
-  lap_json_put_integer(g, "top_k", generation->top_k);
-  put_float(g, "top_p", generation->top_p);
-  put_float(g, "min_p", generation->min_p);
-  put_float(g, "repetition_penalty", generation->repetition_penalty);
-  put_ids(g, "suppress_tokens", generation->suppress, generation->suppress_count);
-  yajl_gen_map_close(g);
+static void put_generation(lap_json_writer *json, const lap_generation *generation) {
+  lap_write_object(json, "generation");
+  lap_write_boolean(json, "do_sample", generation->do_sample);
+  put_float(json, "temperature", generation->temperature);
+  lap_write_integer(json, "top_k", generation->top_k);
+  put_float(json, "top_p", generation->top_p);
+  put_float(json, "min_p", generation->min_p);
+  put_float(json, "repetition_penalty", generation->repetition_penalty);
+  put_ids(json, "suppress_tokens", generation->suppress, generation->suppress_count);
+  lap_write_end_object(json);
 }
 
-static void put_bytes(yajl_gen g, const lap_plan *plan, const lap_tensors *tensors, uint64_t context) {
+static void put_bytes(lap_json_writer *json, const lap_plan *plan, const lap_tensors *tensors,
+                      uint64_t context) {
   lap_plan_sizes sizes = lap_plan_measure(plan);
-  lap_json_open(g, "bytes");
-  lap_json_put_integer(g, "files", (int64_t)lap_tensors_file_bytes(tensors));
-  lap_json_put_integer(g, "weights", (int64_t)sizes.weights);
-  lap_json_put_integer(g, "decode", (int64_t)sizes.decode);
-  lap_json_put_integer(g, "kv_per_token_full", (int64_t)sizes.kv_per_token_full);
-  lap_json_put_integer(g, "kv_per_token_sliding", (int64_t)sizes.kv_per_token_sliding);
-  lap_json_put_integer(g, "context", (int64_t)context);
-  lap_json_put_integer(g, "kv", (int64_t)lap_plan_kv_bytes(plan, context));
-  yajl_gen_map_close(g);
+  lap_write_object(json, "bytes");
+  lap_write_integer(json, "files", (int64_t)lap_tensors_file_bytes(tensors));
+  lap_write_integer(json, "weights", (int64_t)sizes.weights);
+  lap_write_integer(json, "decode", (int64_t)sizes.decode);
+  lap_write_integer(json, "kv_per_token_full", (int64_t)sizes.kv_per_token_full);
+  lap_write_integer(json, "kv_per_token_sliding", (int64_t)sizes.kv_per_token_sliding);
+  lap_write_integer(json, "context", (int64_t)context);
+  lap_write_integer(json, "kv", (int64_t)lap_plan_kv_bytes(plan, context));
+  lap_write_end_object(json);
 }
 
-static void put_cache(yajl_gen g, const lap_layer *layer) {
-  lap_json_open(g, "cache");
-  lap_json_put_integer(g, "index", layer->cache);
-  lap_json_put_text(g, "kind", layer->kv_bits ? "quantized" : "plain");
-  lap_json_put_integer(g, "bits", layer->kv_bits ? layer->kv_bits : 16);
-  lap_json_put_integer(g, "group_size", layer->kv_group_size);
-  lap_json_put_integer(g, "bytes_per_position", (int64_t)lap_layer_kv_bytes(layer));
-  yajl_gen_map_close(g);
+static void put_cache(lap_json_writer *json, const lap_layer *layer) {
+  lap_write_object(json, "cache");
+  lap_write_integer(json, "index", layer->cache);
+  lap_write_string(json, "kind", layer->kv_bits ? "quantized" : "plain");
+  lap_write_integer(json, "bits", layer->kv_bits ? layer->kv_bits : 16);
+  lap_write_integer(json, "group_size", layer->kv_group_size);
+  lap_write_integer(json, "bytes_per_position", (int64_t)lap_layer_kv_bytes(layer));
+  lap_write_end_object(json);
 }
 
-static void put_layer(yajl_gen g, const lap_plan *plan, int32_t index, const lap_tensors *tensors) {
+static void put_layer(lap_json_writer *json, const lap_plan *plan, int32_t index,
+                      const lap_tensors *tensors) {
   const lap_layer *layer = &plan->layer[index];
-  yajl_gen_map_open(g);
-  lap_json_put_integer(g, "index", index);
-  lap_json_put_text(g, "attention", lap_attention_name(layer->attention));
-  lap_json_put_text(g, "role", layer->sharer ? "sharer" : "donor");
-  lap_json_put_integer(g, "donor", layer->donor);
-  lap_json_put_bool(g, "exports_kv", layer->exports_kv);
-  lap_json_put_integer(g, "window", layer->window);
-  lap_json_put_integer(g, "heads", layer->heads);
-  lap_json_put_integer(g, "kv_heads", layer->kv_heads);
-  lap_json_put_integer(g, "head_dim", layer->head_dim);
-  lap_json_put_bool(g, "k_eq_v", layer->k_eq_v);
-  lap_json_put_integer(g, "mlp_width", layer->mlp_width);
-  lap_json_put_bool(g, "moe", layer->moe);
-  lap_json_put_bool(g, "layer_scalar", layer->has_layer_scalar);
-  put_cache(g, layer);
-  lap_json_open(g, "modules");
+  lap_write_object(json, NULL);
+  lap_write_integer(json, "index", index);
+  lap_write_string(json, "attention", lap_attention_name(layer->attention));
+  lap_write_string(json, "role", layer->sharer ? "sharer" : "donor");
+  lap_write_integer(json, "donor", layer->donor);
+  lap_write_boolean(json, "exports_kv", layer->exports_kv);
+  lap_write_integer(json, "window", layer->window);
+  lap_write_integer(json, "heads", layer->heads);
+  lap_write_integer(json, "kv_heads", layer->kv_heads);
+  lap_write_integer(json, "head_dim", layer->head_dim);
+  lap_write_boolean(json, "k_eq_v", layer->k_eq_v);
+  lap_write_integer(json, "mlp_width", layer->mlp_width);
+  lap_write_boolean(json, "moe", layer->moe);
+  lap_write_boolean(json, "layer_scalar", layer->has_layer_scalar);
+  put_cache(json, layer);
+  lap_write_object(json, "modules");
   for (int i = 0; i < LAP_LAYER_LINEARS; i++)
-    put_linear(g, lap_layer_linear_name((lap_layer_linear)i), &layer->linear[i], tensors);
-  yajl_gen_map_close(g);
-  lap_json_open(g, "vectors");
+    put_linear(json, lap_layer_linear_name((lap_layer_linear)i), &layer->linear[i], tensors);
+  lap_write_end_object(json);
+  lap_write_object(json, "vectors");
   for (int i = 0; i < LAP_LAYER_VECTORS; i++)
-    put_vector(g, lap_layer_vector_name((lap_layer_vector)i), &layer->vector[i]);
-  yajl_gen_map_close(g);
-  yajl_gen_map_close(g);
+    put_vector(json, lap_layer_vector_name((lap_layer_vector)i), &layer->vector[i]);
+  lap_write_end_object(json);
+  lap_write_end_object(json);
 }
 
-static void put_cut(yajl_gen g, const lap_cut_info *cut) {
-  lap_json_open(g, "cut");
-  lap_json_put_text(g, "fingerprint", cut->fingerprint);
-  lap_json_put_bool(g, "available", cut->available);
-  if (cut->available) lap_json_put_text(g, "home", cut->path ? cut->path : "built in");
-  if (!cut->available) lap_json_put_text(g, "why", cut->why);
-  yajl_gen_map_close(g);
+static void put_cut(lap_json_writer *json, const lap_cut_info *cut) {
+  lap_write_object(json, "cut");
+  lap_write_string(json, "fingerprint", cut->fingerprint);
+  lap_write_boolean(json, "available", cut->available);
+  if (cut->available) lap_write_string(json, "home", cut->path ? cut->path : "built in");
+  if (!cut->available) lap_write_string(json, "why", cut->why);
+  lap_write_end_object(json);
 }
 
 bool lap_inspect_json(FILE *out, const lap_plan *plan, const lap_tensors *tensors, const lap_cut_info *cut,
                       uint64_t context) {
-  yajl_gen g = lap_json_begin(out);
-  if (!g) return false;
-  put_model(g, plan);
-  put_ropes(g, plan);
-  put_generation(g, &plan->generation);
-  put_cut(g, cut);
-  put_bytes(g, plan, tensors, context_or_limit(plan, context));
-  lap_json_open(g, "modules");
-  put_linear(g, "embed_tokens", &plan->embed, tensors);
-  put_linear(g, "embed_tokens_per_layer", &plan->embed_per_layer, tensors);
-  put_linear(g, "per_layer_model_projection", &plan->per_layer_projection, tensors);
-  put_linear(g, "lm_head", &plan->head, tensors);
-  yajl_gen_map_close(g);
-  lap_json_put_string(g, "layers");
-  yajl_gen_array_open(g);
-  for (int32_t i = 0; i < plan->layers; i++) put_layer(g, plan, i, tensors);
-  yajl_gen_array_close(g);
-  lap_json_end(g);
-  return true;
+  lap_text text = {0};
+  lap_json_writer json;
+  lap_write_begin_indented(&json, &text);
+  lap_write_object(&json, NULL);
+  put_model(&json, plan);
+  put_ropes(&json, plan);
+  put_generation(&json, &plan->generation);
+  put_cut(&json, cut);
+  put_bytes(&json, plan, tensors, context_or_limit(plan, context));
+  lap_write_object(&json, "modules");
+  put_linear(&json, "embed_tokens", &plan->embed, tensors);
+  put_linear(&json, "embed_tokens_per_layer", &plan->embed_per_layer, tensors);
+  put_linear(&json, "per_layer_model_projection", &plan->per_layer_projection, tensors);
+  put_linear(&json, "lm_head", &plan->head, tensors);
+  lap_write_end_object(&json);
+  lap_write_array(&json, "layers");
+  for (int32_t i = 0; i < plan->layers; i++) put_layer(&json, plan, i, tensors);
+  lap_write_end_array(&json);
+  lap_write_end_object(&json);
+  lap_write_end(&json);
+  return lap_text_print(&text, out);
 }

@@ -20,7 +20,6 @@ enum {
 };
 
 const char *const lap_kv_start_words[] = {"begin", "prompt", NULL};
-const char *const lap_path_words[] = {"auto", "monolith", "cut", NULL};
 
 int lap_usage_error(const lap_verb *verb, const char *format, ...) {
   va_list arguments;

@@ -77,8 +77,6 @@ extern const lap_verb lap_verb_help;
 
 /* The words for --kv-start. */
 extern const char *const lap_kv_start_words[];
-/* The words for lap_path, in its order. */
-extern const char *const lap_path_words[];
 
 /* The row of an option table for a `const char *` at `at`: which checkpoint (lap_find_model). */
 #define LAP_MODEL_OPTION(at)                                                                    \

@@ -65,15 +65,6 @@ int lap_finish_output(int code) {
   return LAP_EXIT_FAILURE;
 }
 
-const char *lap_bytes_text(uint64_t bytes, char text[LAP_BYTES_TEXT]) {
-  static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  double value = (double)bytes;
-  int unit = 0;
-  for (; value >= 1024 && unit < 4; unit++) value /= 1024;
-  snprintf(text, LAP_BYTES_TEXT, unit ? "%.2f %s" : "%.0f %s", value, units[unit]);
-  return text;
-}
-
 /* ---- interruption and progress --------------------------------------------------------------- */
 
 static volatile sig_atomic_t interrupt_flag;

@@ -18,13 +18,6 @@ bool lap_put(const char *text, size_t length);
  * stderr, unless the reader of a pipe has gone). */
 int lap_finish_output(int code);
 
-enum {
-  LAP_BYTES_TEXT = 48
-};
-
-/* Writes a number of bytes for people, as "2.43 GiB"; returns `text`. */
-const char *lap_bytes_text(uint64_t bytes, char text[LAP_BYTES_TEXT]);
-
 /* ---- interruption and progress ---- */
 
 /* From now on the first Ctrl-C only sets a flag; the second one kills. */

@@ -1,6 +1,8 @@
 /* passes.c: see passes.h. */
 #include "engine/passes.h"
 
+const char *const lap_path_words[] = {"auto", "monolith", "cut", NULL};
+
 lap_status lap_passes_open(const lap_model *model, const lap_runner_options *options, int chunk,
                            lap_path path, lap_passes *out, lap_error *error) {
   *out = (lap_passes){.chunk = chunk ? chunk : LAP_DEFAULT_CHUNK};

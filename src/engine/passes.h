@@ -10,6 +10,9 @@ enum {
   LAP_MAX_CHUNK = 65536
 };
 
+/* What people call the values of lap_path, in its order, ended by NULL. */
+extern const char *const lap_path_words[];
+
 typedef struct lap_passes {
   lap_forward *forward;
   int chunk;        /* tokens of a prompt that are evaluated at once */

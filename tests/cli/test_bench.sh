@@ -129,7 +129,23 @@ comparison() {
     expect 1 'From the start of a process'
 }
 
+# The first is what the others are compared with. Each has caches of its own: their sizes are in the order of bits.
+kv_comparison() {
+  bench "${short[@]}" --repeat 2 --depth 0,40 --threads 1 --compare plain,4,8 --json && is_json || return 1
+  expect 8 '"kind": "ratio"' && expect 4 '"of": "prompt"' && expect 4 '"of": "decode"' || return 1
+  for kind in plain 4 8 4/plain 8/plain; do expect 4 "\"kv\": \"$kind\"" || return 1; done
+  ! grep -Eq '"path|startup' out && between ratio 0 1000 && spreads 35 || return 1
+  values kv_bytes | head -n 3 | awk '{ bytes[NR] = $1 } END { exit !(bytes[2] < bytes[3] && bytes[3] < bytes[1]) }' || return 1
+  # Three models are open, but each has touched the file once.
+  between weights_touched_bytes 1e6 1e7 || return 1
+  bench "${short[@]}" --depth 0 --compare 8,config --svg kinds.svg || return 1
+  grep -q 'KV 8, ' kinds.svg && grep -q 'KV config, ' kinds.svg && expect 1 'Ratio of rates to that of KV 8' || return 1
+  [ "$(sed -n '/^Ratio/,/^$/p' out | grep -Ec '^  (prompt|decode)  config .*\(.* to .*\)$')" -eq 2 ] || { cat out; return 1; }
+  ! grep -q 'start of a process' out
+}
+
 check '--compare: both paths, ratios, and the start of a process' comparison
+check '--compare: KV caches, and the ratio of each to the first' kv_comparison
 
 # ---- for people ----
 
@@ -192,6 +208,10 @@ bad_lines() {
     refuses 2 '--kv: ' --kv config,5 && refuses 2 '--repeat: ' --repeat 0 && refuses 2 '--prompt: ' --prompt -1 &&
     refuses 2 '--compare: ' --compare monolith && refuses 2 '--compare: ' --compare auto,auto &&
     refuses 2 '--compare: ' --compare auto,monolith,cut && refuses 2 '--compare: ' --compare auto,knife &&
+    refuses 2 '--compare: ' --compare knife && refuses 2 '--compare: ' --compare plain &&
+    refuses 2 '--compare: ' --compare 8,8 && refuses 2 '--compare: ' --compare plain,5 &&
+    refuses 2 '--compare: ' --compare plain,cut && refuses 2 '--compare: ' --compare cut,plain &&
+    refuses 2 '--compare: ' --compare plain, && refuses 2 '--compare: ' --compare 4,8 --kv 4 &&
     refuses 2 '--json: ' --json --markdown && refuses 2 '--prompt 0' --prompt 0 --decode 0 &&
     refuses 2 'one argument too many' DIR && refuses 2 '--fast' --fast
 }

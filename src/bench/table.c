@@ -1,5 +1,5 @@
-/* bench_table.c: a table is collected first, because a column is as wide as its widest text. */
-#include "cli/bench_table.h"
+/* table.c: a table is collected first, because a column is as wide as its widest text. */
+#include "bench/table.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -11,33 +11,33 @@ typedef struct column {
 } column;
 
 /* Cells fill up row after row; `next` counts them. */
-static char *next_cell(lap_table *table) {
+static char *next_cell(lap_bench_table *table) {
   char *last = table->rows ? table->row[table->rows - 1][table->columns - 1] : NULL;
   if (!table->rows || *last) {
-    lap_table_row *grown = realloc(table->row, (size_t)(table->rows + 1) * sizeof *grown);
+    lap_bench_table_row *grown = realloc(table->row, (size_t)(table->rows + 1) * sizeof *grown);
     if (!grown) return NULL;
     table->row = grown;
     memset(table->row[table->rows++], 0, sizeof *grown);
   }
-  lap_table_row *row = &table->row[table->rows - 1];
+  lap_bench_table_row *row = &table->row[table->rows - 1];
   int at = 0;
   while ((*row)[at][0]) at++;
   return (*row)[at];
 }
 
-static void add_text(lap_table *table, const char *text) {
+static void add_text(lap_bench_table *table, const char *text) {
   char *cell = table->failed ? NULL : next_cell(table);
   if (cell)
-    snprintf(cell, LAP_TABLE_TEXT, "%s", *text ? text : "-"); /* an empty cell would count as unused */
+    snprintf(cell, LAP_BENCH_TABLE_TEXT, "%s", *text ? text : "-"); /* an empty cell would count as unused */
   else
     table->failed = true;
 }
 
-void lap_table_begin(lap_table *table, const char *heads) {
-  *table = (lap_table){.columns = 1};
+void lap_bench_table_begin(lap_bench_table *table, const char *heads) {
+  *table = (lap_bench_table){.columns = 1};
   for (const char *c = heads; *c; c++) table->columns += *c == '|';
   for (int i = 0; i < table->columns; i++) {
-    char head[LAP_TABLE_TEXT];
+    char head[LAP_BENCH_TABLE_TEXT];
     size_t length = strcspn(heads, "|");
     snprintf(head, sizeof head, "%.*s", (int)length, heads);
     add_text(table, head);
@@ -45,8 +45,8 @@ void lap_table_begin(lap_table *table, const char *heads) {
   }
 }
 
-void lap_table_add(lap_table *table, const char *format, ...) {
-  char text[LAP_TABLE_TEXT];
+void lap_bench_table_add(lap_bench_table *table, const char *format, ...) {
+  char text[LAP_BENCH_TABLE_TEXT];
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
@@ -54,12 +54,12 @@ void lap_table_add(lap_table *table, const char *format, ...) {
   add_text(table, text);
 }
 
-static const char *text_of(const lap_table *table, int row, int at) {
+static const char *text_of(const lap_bench_table *table, int row, int at) {
   const char *text = table->row[row][at];
   return row == 0 && *text == '<' ? text + 1 : text;
 }
 
-static column measure(const lap_table *table, int at) {
+static column measure(const lap_bench_table *table, int at) {
   column c = {.left = table->row[0][at][0] == '<'};
   for (int row = 0; row < table->rows; row++) {
     int length = (int)strlen(text_of(table, row, at));
@@ -68,7 +68,7 @@ static column measure(const lap_table *table, int at) {
   return c;
 }
 
-static void print_row(const lap_table *table, int row, FILE *out, bool markdown) {
+static void print_row(const lap_bench_table *table, int row, FILE *out, bool markdown) {
   for (int i = 0; i < table->columns; i++) {
     column c = measure(table, i);
     bool last = i == table->columns - 1 && c.left && !markdown; /* no spaces at a line's end */
@@ -79,12 +79,12 @@ static void print_row(const lap_table *table, int row, FILE *out, bool markdown)
   fputc('\n', out);
 }
 
-static void print_rule(const lap_table *table, FILE *out) {
+static void print_rule(const lap_bench_table *table, FILE *out) {
   for (int i = 0; i < table->columns; i++) fputs(table->row[0][i][0] == '<' ? "|---" : "|---:", out);
   fputs("|\n", out);
 }
 
-void lap_table_end(lap_table *table, FILE *out, bool markdown) {
+void lap_bench_table_end(lap_bench_table *table, FILE *out, bool markdown) {
   for (int row = 0; row < table->rows; row++) {
     print_row(table, row, out, markdown);
     if (row == 0 && markdown) print_rule(table, out);

@@ -1,10 +1,10 @@
-/* bench_sample.c: median, smallest, largest. */
-#include "cli/bench_sample.h"
+/* sample.c: median, smallest, largest. */
+#include "bench/sample.h"
 
 #include <stdlib.h>
 
-void lap_sample_add(lap_sample *sample, double value) {
-  if (sample->count < LAP_SAMPLE_VALUES) sample->value[sample->count++] = value;
+void lap_bench_sample_add(lap_bench_sample *sample, double value) {
+  if (sample->count < LAP_BENCH_SAMPLE_VALUES) sample->value[sample->count++] = value;
 }
 
 static int by_value(const void *a, const void *b) {
@@ -13,29 +13,29 @@ static int by_value(const void *a, const void *b) {
 }
 
 /* The value at `rank` (0 = smallest); a copy is sorted, the order measured stays. */
-static double ranked(const lap_sample *sample, int rank) {
-  lap_sample sorted = *sample;
+static double ranked(const lap_bench_sample *sample, int rank) {
+  lap_bench_sample sorted = *sample;
   if (!sorted.count) return 0;
   qsort(sorted.value, (size_t)sorted.count, sizeof sorted.value[0], by_value);
   return sorted.value[rank];
 }
 
-double lap_sample_median(const lap_sample *sample) {
+double lap_bench_sample_median(const lap_bench_sample *sample) {
   int half = sample->count / 2;
   if (sample->count % 2) return ranked(sample, half);
   return sample->count ? (ranked(sample, half - 1) + ranked(sample, half)) / 2 : 0;
 }
 
-double lap_sample_min(const lap_sample *sample) {
+double lap_bench_sample_min(const lap_bench_sample *sample) {
   return ranked(sample, 0);
 }
 
-double lap_sample_max(const lap_sample *sample) {
+double lap_bench_sample_max(const lap_bench_sample *sample) {
   return ranked(sample, sample->count - 1);
 }
 
-lap_sample lap_sample_scaled(const lap_sample *sample, double factor) {
-  lap_sample scaled = {.count = sample->count};
+lap_bench_sample lap_bench_sample_scaled(const lap_bench_sample *sample, double factor) {
+  lap_bench_sample scaled = {.count = sample->count};
   for (int i = 0; i < sample->count; i++) scaled.value[i] = sample->value[i] * factor;
   return scaled;
 }

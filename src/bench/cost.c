@@ -1,10 +1,10 @@
-/* bench_cost.c: a prompt or a decode step, counted layer by layer.
+/* cost.c: a prompt or a decode step, counted layer by layer.
  *
  * In a prompt nobody asks what the model says after any token but the last. So what later tokens need of
  * the others is their keys and values: layers below the last donor run for all rows, the last donor makes
  * K and V of all rows and the rest for the last one, and the layers behind it, which share K and V, and
  * the head run for the last row alone. */
-#include "cli/bench_cost.h"
+#include "bench/cost.h"
 
 static int64_t lesser(int64_t a, int64_t b) {
   return a < b ? a : b;
@@ -93,8 +93,8 @@ static double layer_bytes(const lap_plan *plan, const lap_layer *layer, int64_t 
 /* ---- stretches ------------------------------------------------------------------------------- */
 
 /* One chunk; `last` if it holds the prompt's last token. */
-static lap_cost chunk_cost(const lap_plan *plan, int64_t depth, int64_t end, bool last) {
-  lap_cost cost = {0};
+static lap_bench_cost chunk_cost(const lap_plan *plan, int64_t depth, int64_t end, bool last) {
+  lap_bench_cost cost = {0};
   for (int32_t i = 0; i < plan->layers; i++) {
     const lap_layer *layer = &plan->layer[i];
     int64_t first = i < plan->first_sharer - 1 ? depth : last ? end - 1 : end;
@@ -107,11 +107,11 @@ static lap_cost chunk_cost(const lap_plan *plan, int64_t depth, int64_t end, boo
   return cost;
 }
 
-lap_cost lap_prompt_cost(const lap_plan *plan, int64_t depth, int64_t tokens, int64_t chunk) {
-  lap_cost cost = {0};
+lap_bench_cost lap_bench_prompt_cost(const lap_plan *plan, int64_t depth, int64_t tokens, int64_t chunk) {
+  lap_bench_cost cost = {0};
   for (int64_t done = 0; done < tokens; done += chunk) {
     int64_t end = lesser(done + chunk, tokens);
-    lap_cost part = chunk_cost(plan, depth + done, depth + end, end == tokens);
+    lap_bench_cost part = chunk_cost(plan, depth + done, depth + end, end == tokens);
     cost.operations += part.operations;
     cost.bytes += part.bytes;
   }
@@ -119,8 +119,8 @@ lap_cost lap_prompt_cost(const lap_plan *plan, int64_t depth, int64_t tokens, in
 }
 
 /* A sharer reads the cache of its donor once more: it counts for each layer. */
-lap_cost lap_decode_cost(const lap_plan *plan, int64_t depth, int64_t tokens) {
-  lap_cost cost = {
+lap_bench_cost lap_bench_decode_cost(const lap_plan *plan, int64_t depth, int64_t tokens) {
+  lap_bench_cost cost = {
       .operations = (double)tokens * products_of(plan, &plan->head),
       .bytes = (double)tokens * (double)lap_plan_measure(plan).decode,
   };

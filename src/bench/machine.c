@@ -1,12 +1,11 @@
-/* bench_machine.c: ceilings, measured.
+/* machine.c: ceilings, measured.
  *
  * The work is cut into more tasks than threads, so that a thread which loses its core for a while does
  * not leave the others waiting for a large share. A pass takes some ten milliseconds, as short as other work
  * that gets in its way; so passes are repeated for a twentieth of a second and the best one counts: a ceiling
  * is what the machine can do. A thread that has just started may share a core with another for a while: that
  * time begins when all have taken part. */
-#include "cli/bench_machine.h"
-#include "base/clock.h"
+#include "bench/machine.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -14,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/support.h"
+#include "base/clock.h"
 
 enum {
   READ_PARTS = 128,
@@ -28,27 +27,27 @@ static const double CEILING_SECONDS = 0.05, PATIENCE_SECONDS = 1.0;
 /* ---- tasks ----------------------------------------------------------------------------------- */
 
 typedef struct measurement {
-  const lap_machine *machine;
-  lap_ceiling which;
+  const lap_bench_machine *machine;
+  lap_bench_ceiling which;
   bool took_part[LAP_MAX_THREADS];
   uint64_t result[LAP_MAX_THREADS]; /* by thread; wanted by nobody; keeps the work from being left out */
 } measurement;
 
-static size_t part_bytes(const lap_machine *machine) {
+static size_t part_bytes(const lap_bench_machine *machine) {
   return machine->buffer_bytes / READ_PARTS;
 }
 
-static uint64_t do_work(const lap_machine *machine, lap_ceiling which, int task) {
-  const lap_peak *peak = machine->peak;
+static uint64_t do_work(const lap_bench_machine *machine, lap_bench_ceiling which, int task) {
+  const lap_bench_peak *peak = machine->peak;
   int64_t passes = machine->passes[which];
   switch (which) {
-    case LAP_CEILING_READ:
+    case LAP_BENCH_CEILING_READ:
       return peak->read(machine->buffer + (size_t)task * part_bytes(machine), part_bytes(machine));
-    case LAP_CEILING_F32:
+    case LAP_BENCH_CEILING_F32:
       return (uint64_t)(int64_t)peak->multiply_f32(machine->f32, passes);
-    case LAP_CEILING_INT16:
+    case LAP_BENCH_CEILING_INT16:
       return (uint64_t)peak->multiply_int16(machine->int16, passes);
-    case LAP_CEILINGS:
+    case LAP_BENCH_CEILINGS:
       break;
   }
   return 0;
@@ -61,7 +60,7 @@ static void measure_task(void *context, int task, int thread) {
 }
 
 static void fill_task(void *context, int task, int thread) {
-  const lap_machine *machine = context;
+  const lap_bench_machine *machine = context;
   (void)thread;
   memset(machine->buffer + (size_t)task * part_bytes(machine), task + 1, part_bytes(machine));
 }
@@ -76,11 +75,11 @@ static bool all_took_part(const measurement *m, int threads) {
   return true;
 }
 
-static double measure(const lap_machine *machine, lap_ceiling which, lap_pool *pool) {
+static double measure(const lap_bench_machine *machine, lap_bench_ceiling which, lap_pool *pool) {
   measurement m = {.machine = machine, .which = which};
-  bool reads = which == LAP_CEILING_READ;
+  bool reads = which == LAP_BENCH_CEILING_READ;
   int tasks = reads ? READ_PARTS : lap_pool_threads(pool) * TASKS_OF_THREAD;
-  double multiplications = (double)tasks * (double)machine->passes[which] * (double)LAP_PEAK_WORK;
+  double multiplications = (double)tasks * (double)machine->passes[which] * (double)LAP_BENCH_PEAK_WORK;
   lap_pool_run(pool, tasks, empty_task, NULL); /* the threads have started and are awake */
   double start = lap_seconds(), end = start + PATIENCE_SECONDS, best = INFINITY;
   while (start < end) {
@@ -95,40 +94,31 @@ static double measure(const lap_machine *machine, lap_ceiling which, lap_pool *p
   return (reads ? (double)machine->buffer_bytes : multiplications) / best;
 }
 
-lap_status lap_machine_observe(lap_machine *machine, int threads, double rates[LAP_CEILINGS],
-                               lap_error *error) {
+lap_status lap_bench_machine_observe(lap_bench_machine *machine, int threads,
+                                     double rates[LAP_BENCH_CEILINGS], lap_error *error) {
   lap_pool *pool;
   lap_status status = lap_pool_create(threads, &pool, error);
   if (status != LAP_OK) return status;
   /* What nothing is a percentage of comes first: threads that have just started on one core move apart. */
-  static const lap_ceiling order[LAP_CEILINGS] = {LAP_CEILING_F32, LAP_CEILING_INT16, LAP_CEILING_READ};
-  for (int i = 0; i < LAP_CEILINGS; i++) {
+  static const lap_bench_ceiling order[LAP_BENCH_CEILINGS] = {LAP_BENCH_CEILING_F32, LAP_BENCH_CEILING_INT16,
+                                                              LAP_BENCH_CEILING_READ};
+  for (int i = 0; i < LAP_BENCH_CEILINGS; i++) {
     rates[order[i]] = measure(machine, order[i], pool);
-    lap_sample_add(&machine->ceiling[threads - 1][order[i]], rates[order[i]]);
+    lap_bench_sample_add(&machine->ceiling[threads - 1][order[i]], rates[order[i]]);
   }
   lap_pool_destroy(pool);
   return LAP_OK;
 }
 
-lap_status lap_machine_observe_reads(const lap_machine *machine, int threads, int rounds, lap_sample *rates,
-                                     lap_error *error) {
+lap_status lap_bench_machine_observe_reads(const lap_bench_machine *machine, int threads, int rounds,
+                                           lap_bench_sample *rates, lap_error *error) {
   lap_pool *pool;
   lap_status status = lap_pool_create(threads, &pool, error);
   if (status != LAP_OK) return status;
-  measure(machine, LAP_CEILING_F32, pool); /* as above */
-  for (int i = 0; i < rounds; i++) lap_sample_add(rates, measure(machine, LAP_CEILING_READ, pool));
+  measure(machine, LAP_BENCH_CEILING_F32, pool); /* as above */
+  for (int i = 0; i < rounds; i++)
+    lap_bench_sample_add(rates, measure(machine, LAP_BENCH_CEILING_READ, pool));
   lap_pool_destroy(pool);
-  return LAP_OK;
-}
-
-lap_status lap_machine_survey(lap_machine *machine, int rounds, lap_error *error) {
-  double rates[LAP_CEILINGS];
-  for (int round = 0; round < rounds; round++)
-    for (int threads = 1; threads <= machine->thread_counts; threads++) {
-      lap_status status = lap_machine_observe(machine, threads, rates, error);
-      if (status != LAP_OK) return status;
-      if (lap_interrupted()) return lap_fail(error, LAP_ERROR_STATE, "interrupted");
-    }
   return LAP_OK;
 }
 
@@ -185,7 +175,7 @@ static size_t cache_bytes(void) {
 
 /* But no more than an eighth of the memory, which the checkpoint needs too. */
 static size_t choose_buffer_bytes(void) {
-  size_t bytes = CACHES_READ * cache_bytes(), unit = (size_t)READ_PARTS * LAP_PEAK_READ_STEP;
+  size_t bytes = CACHES_READ * cache_bytes(), unit = (size_t)READ_PARTS * LAP_BENCH_PEAK_READ_STEP;
   long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
   size_t memory = pages > 0 && page > 0 ? (size_t)pages * (size_t)page : 8 * LEAST_READ;
   if (bytes < LEAST_READ) bytes = LEAST_READ;
@@ -193,15 +183,15 @@ static size_t choose_buffer_bytes(void) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-static void fill_operands(lap_machine *machine) {
-  for (int i = 0; i < LAP_PEAK_OPERANDS * LAP_PEAK_LENGTH; i++) {
+static void fill_operands(lap_bench_machine *machine) {
+  for (int i = 0; i < LAP_BENCH_PEAK_OPERANDS * LAP_BENCH_PEAK_LENGTH; i++) {
     machine->int16[i] = (int16_t)(i % 101 - 50);
     machine->f32[i] = (float)(i % 101 - 50) * 0.01f;
   }
 }
 
 /* As many passes as take TASK_SECONDS, or twice that: found by doubling. */
-static void calibrate(lap_machine *machine, lap_ceiling which) {
+static void calibrate(lap_bench_machine *machine, lap_bench_ceiling which) {
   int64_t *passes = &machine->passes[which];
   volatile uint64_t result;
   double seconds = 0;
@@ -213,14 +203,14 @@ static void calibrate(lap_machine *machine, lap_ceiling which) {
   (void)result;
 }
 
-lap_status lap_machine_open(int most_threads, lap_machine *machine, lap_error *error) {
+lap_status lap_bench_machine_open(int most_threads, lap_bench_machine *machine, lap_error *error) {
   lap_pool *pool;
-  *machine = (lap_machine){.cores = lap_available_cores(),
-                           .peak = lap_peak_select(),
-                           .buffer_bytes = choose_buffer_bytes(),
-                           .thread_counts = most_threads};
+  *machine = (lap_bench_machine){.cores = lap_available_cores(),
+                                 .peak = lap_bench_peak_select(),
+                                 .buffer_bytes = choose_buffer_bytes(),
+                                 .thread_counts = most_threads};
   name_processor(machine->processor);
-  size_t operands = (size_t)LAP_PEAK_OPERANDS * LAP_PEAK_LENGTH;
+  size_t operands = (size_t)LAP_BENCH_PEAK_OPERANDS * LAP_BENCH_PEAK_LENGTH;
   machine->buffer = aligned_alloc(64, machine->buffer_bytes);
   machine->f32 = aligned_alloc(64, operands * sizeof *machine->f32);
   machine->int16 = aligned_alloc(64, operands * sizeof *machine->int16);
@@ -229,8 +219,8 @@ lap_status lap_machine_open(int most_threads, lap_machine *machine, lap_error *e
     return lap_fail(error, LAP_ERROR_MEMORY, "out of memory for a buffer of %zu bytes to read from",
                     machine->buffer_bytes);
   fill_operands(machine);
-  calibrate(machine, LAP_CEILING_F32);
-  calibrate(machine, LAP_CEILING_INT16);
+  calibrate(machine, LAP_BENCH_CEILING_F32);
+  calibrate(machine, LAP_BENCH_CEILING_INT16);
   lap_status status = lap_pool_create(most_threads, &pool, error);
   if (status != LAP_OK) return status;
   /* By all threads, so that with several memories (NUMA) the buffer lies in all of them. */
@@ -239,7 +229,7 @@ lap_status lap_machine_open(int most_threads, lap_machine *machine, lap_error *e
   return LAP_OK;
 }
 
-void lap_machine_close(lap_machine *machine) {
+void lap_bench_machine_close(lap_bench_machine *machine) {
   free(machine->buffer);
   free(machine->f32);
   free(machine->int16);

@@ -1,14 +1,14 @@
-/* bench_svg.c: results as a picture: a roofline above, the decode rate over depth below.
+/* svg.c: results as a picture: a roofline above, the decode rate over depth below.
  *
  * Roofline: across, multiplications for each byte read; up, multiplications a second. A machine can be no
  * faster than its memory delivers (the slope) nor than it multiplies (the level). Points are medians, the
  * bars behind them reach from the smallest to the largest value. Colours stand for series: a KV setting
- * with a number of threads and, in a comparison, a path. */
+ * with a number of threads and, where paths are compared, a path. */
 #include <math.h>
 #include <string.h>
 
-#include "cli/bench.h"
-#include "cli/options.h"
+#include "bench/bench.h"
+#include "engine/passes.h"
 
 enum {
   WIDTH = 1000,
@@ -41,9 +41,8 @@ typedef struct plot {
 
 typedef struct series {
   int index;
-  lap_kv_mode kv;
+  int group, side;
   int threads;
-  int path;
 } series;
 
 /* ---- scales ---------------------------------------------------------------------------------- */
@@ -136,9 +135,10 @@ static void put_frame(const plot *p, const char *title, const char *across, cons
 }
 
 /* A median with its spread. Prompts are squares, decodes circles. */
-static void put_point(const plot *p, double x, const lap_sample *y, lap_bench_kind kind, const char *colour) {
-  double at = x_of(p, x), middle = y_of(p, lap_sample_median(y));
-  double low = y_of(p, lap_sample_min(y)), high = y_of(p, lap_sample_max(y));
+static void put_point(const plot *p, double x, const lap_bench_sample *y, lap_bench_kind kind,
+                      const char *colour) {
+  double at = x_of(p, x), middle = y_of(p, lap_bench_sample_median(y));
+  double low = y_of(p, lap_bench_sample_min(y)), high = y_of(p, lap_bench_sample_max(y));
   put_line(p->out, at, low, at, high, colour, " stroke-width=\"2\"");
   put_line(p->out, at - 5, low, at + 5, low, colour, " stroke-width=\"2\"");
   put_line(p->out, at - 5, high, at + 5, high, colour, " stroke-width=\"2\"");
@@ -152,19 +152,19 @@ static void put_point(const plot *p, double x, const lap_sample *y, lap_bench_ki
 /* ---- series ---------------------------------------------------------------------------------- */
 
 static int series_count(const lap_bench_request *request) {
-  return request->kv.count * request->threads.count * request->paths;
+  return request->groups * request->threads.count * request->sides;
 }
 
 static series series_at(const lap_bench_request *request, int index) {
-  int path = index % request->paths, rest = index / request->paths;
+  int side = index % request->sides, rest = index / request->sides;
   return (series){.index = index,
-                  .kv = (lap_kv_mode)request->kv.item[rest / request->threads.count],
-                  .threads = (int)request->threads.item[rest % request->threads.count],
-                  .path = path};
+                  .group = rest / request->threads.count,
+                  .side = side,
+                  .threads = (int)request->threads.item[rest % request->threads.count]};
 }
 
 static bool belongs(const lap_bench_cell *cell, const series *s) {
-  return cell->kv == s->kv && cell->threads == s->threads;
+  return cell->group == s->group && cell->threads == s->threads;
 }
 
 static const char *colour_of(const series *s) {
@@ -172,10 +172,11 @@ static const char *colour_of(const series *s) {
 }
 
 static void name_series(const lap_bench_request *request, const series *s, char *text, size_t size) {
-  int length =
-      snprintf(text, size, "KV %s, %d thread%s", lap_kv_words[s->kv], s->threads, s->threads == 1 ? "" : "s");
-  if (request->paths > 1)
-    snprintf(text + length, size - (size_t)length, ", %s", lap_path_words[request->path[s->path]]);
+  const lap_bench_side *side = &request->side[s->group][s->side];
+  int length = snprintf(text, size, "KV %s, %d thread%s", lap_kv_words[side->kv], s->threads,
+                        s->threads == 1 ? "" : "s");
+  if (request->compared == LAP_BENCH_PATHS)
+    snprintf(text + length, size - (size_t)length, ", %s", lap_path_words[side->path]);
 }
 
 static void put_legend(const plot *p, const lap_bench_request *request) {
@@ -200,29 +201,29 @@ static double intensity_of(const lap_bench_rate *rate) {
   return rate->cost.operations / rate->cost.bytes;
 }
 
-static lap_sample giga_operations(const lap_bench_rate *rate) {
-  return lap_sample_scaled(&rate->per_second, rate->cost.operations / (double)rate->tokens * GIGA);
+static lap_bench_sample giga_operations(const lap_bench_rate *rate) {
+  return lap_bench_sample_scaled(&rate->per_second, rate->cost.operations / (double)rate->tokens * GIGA);
 }
 
 /* Around all points, and the corners of the roof. */
-static void fit_roofline(plot *p, const lap_bench_results *results, const lap_sample *ceiling) {
-  double read = lap_sample_median(&ceiling[LAP_CEILING_READ]);
+static void fit_roofline(plot *p, const lap_bench_results *results, const lap_bench_sample *ceiling) {
+  double read = lap_bench_sample_median(&ceiling[LAP_BENCH_CEILING_READ]);
   p->x_low = p->y_low = INFINITY;
   p->x_high = p->y_high = 0;
-  for (int which = LAP_CEILING_F32; which < LAP_CEILINGS; which++) {
-    widen(&p->y_low, &p->y_high, lap_sample_max(&ceiling[which]) * GIGA);
-    widen(&p->y_low, &p->y_high, lap_sample_median(&ceiling[which]) * GIGA);
-    widen(&p->x_low, &p->x_high, lap_sample_median(&ceiling[which]) / read);
+  for (int which = LAP_BENCH_CEILING_F32; which < LAP_BENCH_CEILINGS; which++) {
+    widen(&p->y_low, &p->y_high, lap_bench_sample_max(&ceiling[which]) * GIGA);
+    widen(&p->y_low, &p->y_high, lap_bench_sample_median(&ceiling[which]) * GIGA);
+    widen(&p->x_low, &p->x_high, lap_bench_sample_median(&ceiling[which]) / read);
   }
   for (int i = 0; i < results->cells; i++)
-    for (int path = 0; path < results->request->paths; path++)
+    for (int side = 0; side < results->request->sides; side++)
       for (int kind = 0; kind < LAP_BENCH_KINDS; kind++) {
-        const lap_bench_rate *rate = &results->cell[i].rate[path][kind];
+        const lap_bench_rate *rate = &results->cell[i].rate[side][kind];
         if (!rate->tokens) continue;
-        lap_sample y = giga_operations(rate);
+        lap_bench_sample y = giga_operations(rate);
         widen(&p->x_low, &p->x_high, intensity_of(rate));
-        widen(&p->y_low, &p->y_high, lap_sample_min(&y));
-        widen(&p->y_low, &p->y_high, lap_sample_max(&y));
+        widen(&p->y_low, &p->y_high, lap_bench_sample_min(&y));
+        widen(&p->y_low, &p->y_high, lap_bench_sample_max(&y));
       }
   p->x_low = round_down(p->x_low / 1.5);
   p->x_high = round_up(p->x_high * 1.5);
@@ -289,17 +290,17 @@ static void put_slope(const plot *p, const roof *r) {
 }
 
 /* The band first: everything else stands before it. */
-static void put_roof_band(const plot *p, const lap_sample *ceiling) {
-  const lap_sample *read = &ceiling[LAP_CEILING_READ], *int16 = &ceiling[LAP_CEILING_INT16];
-  const roof low = {lap_sample_min(read) * GIGA, lap_sample_min(int16) * GIGA};
-  const roof high = {lap_sample_max(read) * GIGA, lap_sample_max(int16) * GIGA};
+static void put_roof_band(const plot *p, const lap_bench_sample *ceiling) {
+  const lap_bench_sample *read = &ceiling[LAP_BENCH_CEILING_READ], *int16 = &ceiling[LAP_BENCH_CEILING_INT16];
+  const roof low = {lap_bench_sample_min(read) * GIGA, lap_bench_sample_min(int16) * GIGA};
+  const roof high = {lap_bench_sample_max(read) * GIGA, lap_bench_sample_max(int16) * GIGA};
   put_band(p, &low, &high);
 }
 
-static void put_roof(const plot *p, const lap_sample *ceiling) {
-  double read = lap_sample_median(&ceiling[LAP_CEILING_READ]) * GIGA;
-  const roof int16 = {read, lap_sample_median(&ceiling[LAP_CEILING_INT16]) * GIGA};
-  const roof f32 = {read, lap_sample_median(&ceiling[LAP_CEILING_F32]) * GIGA};
+static void put_roof(const plot *p, const lap_bench_sample *ceiling) {
+  double read = lap_bench_sample_median(&ceiling[LAP_BENCH_CEILING_READ]) * GIGA;
+  const roof int16 = {read, lap_bench_sample_median(&ceiling[LAP_BENCH_CEILING_INT16]) * GIGA};
+  const roof f32 = {read, lap_bench_sample_median(&ceiling[LAP_BENCH_CEILING_F32]) * GIGA};
   const roof *higher = f32.level > int16.level ? &f32 : &int16;
   double from = higher->level / read;
   put_slope(p, higher);
@@ -312,9 +313,9 @@ static void put_roofline_points(const plot *p, const lap_bench_results *results)
     series s = series_at(results->request, i);
     for (int c = 0; c < results->cells; c++)
       for (int kind = 0; kind < LAP_BENCH_KINDS && belongs(&results->cell[c], &s); kind++) {
-        const lap_bench_rate *rate = &results->cell[c].rate[s.path][kind];
+        const lap_bench_rate *rate = &results->cell[c].rate[s.side][kind];
         if (!rate->tokens) continue;
-        lap_sample y = giga_operations(rate);
+        lap_bench_sample y = giga_operations(rate);
         put_point(p, intensity_of(rate), &y, (lap_bench_kind)kind, colour_of(&s));
       }
   }
@@ -325,7 +326,7 @@ static void put_roofline(FILE *out, const lap_bench_results *results) {
   /* One roof is readable, and that of the most threads is the one not to be above. */
   const lap_bench_list *threads = &results->request->threads;
   int most = (int)threads->item[threads->count - 1];
-  const lap_sample *ceiling = results->machine.ceiling[most - 1];
+  const lap_bench_sample *ceiling = results->machine.ceiling[most - 1];
   char across[96];
   snprintf(across, sizeof across,
            "operations for each byte read (roof: %d thread%s, grey from smallest to largest)", most,
@@ -348,10 +349,10 @@ static lap_bench_kind curve_kind(const lap_bench_request *request) {
 
 static void fit_curve(plot *p, const lap_bench_results *results) {
   for (int i = 0; i < results->cells; i++)
-    for (int path = 0; path < results->request->paths; path++) {
-      const lap_bench_rate *rate = &results->cell[i].rate[path][curve_kind(results->request)];
+    for (int side = 0; side < results->request->sides; side++) {
+      const lap_bench_rate *rate = &results->cell[i].rate[side][curve_kind(results->request)];
       widen(&p->x_low, &p->x_high, (double)results->cell[i].depth);
-      widen(&p->y_low, &p->y_high, lap_sample_max(&rate->per_second));
+      widen(&p->y_low, &p->y_high, lap_bench_sample_max(&rate->per_second));
     }
   p->x_high = p->x_high > 0 ? p->x_high * 1.04 : 1;
   p->y_high *= 1.08;
@@ -372,13 +373,13 @@ static void put_curve_of(const plot *p, const lap_bench_results *results, const 
     const lap_bench_cell *cell = &results->cell[c];
     if (!belongs(cell, s)) continue;
     fprintf(p->out, "%s%.1f,%.1f", separator, x_of(p, (double)cell->depth),
-            y_of(p, lap_sample_median(&cell->rate[s->path][kind].per_second)));
+            y_of(p, lap_bench_sample_median(&cell->rate[s->side][kind].per_second)));
     separator = " ";
   }
   fputs("\"/>\n", p->out);
   for (int c = 0; c < results->cells; c++)
     if (belongs(&results->cell[c], s))
-      put_point(p, (double)results->cell[c].depth, &results->cell[c].rate[s->path][kind].per_second, kind,
+      put_point(p, (double)results->cell[c].depth, &results->cell[c].rate[s->side][kind].per_second, kind,
                 colour_of(s));
 }
 

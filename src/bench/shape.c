@@ -1,30 +1,20 @@
-/* bench_shape.c: forged into a new directory, and removed with it.
+/* shape.c: forged into a new directory, and removed with it.
  *
  * Invariant: whatever is made is recorded in the lap_bench_shape first, so that removing it leaves nothing.
  */
-#include "cli/bench_shape.h"
-
 #include <dirent.h>
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "checkpoint/plan.h"
-#include "cli/configs.h"
-#include "cli/support.h"
-#include "forge/forge.h"
+#include "base/memory.h"
+#include "bench/bench.h"
 
 /* Beside the weights: the header, the configuration, and what the file system keeps to itself. */
 static const uint64_t BESIDE_WEIGHTS = 64 << 20;
-
-static bool show_forging(void *context, int64_t done, int64_t total) {
-  (void)done, (void)total;
-  return lap_show_part(NULL, context);
-}
 
 /* Enough to refuse early; a disk that fills up meanwhile is an error of the forge. */
 static lap_status check_room(const char *place, const lap_forge_options *options, lap_error *error) {
@@ -61,27 +51,16 @@ static lap_status make_parent(const char *place, lap_bench_shape *out, lap_error
   return lap_fail(error, LAP_ERROR_IO, "%s: no directory can be made here: %s", place, strerror(errno));
 }
 
-lap_status lap_bench_shape_make(const char *shape, const char *place, lap_bench_shape *out,
-                                lap_error *error) {
-  static char part[] = "forging random weights";
-  lap_config_sources from;
+lap_status lap_bench_shape_make(const char *name, const lap_forge_options *options, const char *place,
+                                lap_bench_shape *out, lap_error *error) {
   lap_forge_result result;
   *out = (lap_bench_shape){0};
   if (!place) place = getenv("TMPDIR");
   if (!place || !*place) place = "/tmp";
-  signal(SIGXFSZ, SIG_IGN); /* a file over the limit is a failed write like any other */
-  lap_status status = lap_find_config(shape, NULL, &from, error);
-  if (status != LAP_OK) return status;
-  const lap_forge_options options = {.config = from.config,
-                                     .kv_config = *from.kv_config ? from.kv_config : NULL,
-                                     .progress = show_forging,
-                                     .context = part};
-  status = check_room(place, &options, error);
+  lap_status status = check_room(place, options, error);
   if (status == LAP_OK) status = make_parent(place, out, error);
-  if (status == LAP_OK) status = name_checkpoint(shape, out, error);
-  if (status == LAP_OK) status = lap_forge(out->checkpoint, &options, &result, error);
-  lap_hide_progress();
-  return status;
+  if (status == LAP_OK) status = name_checkpoint(name, out, error);
+  return status == LAP_OK ? lap_forge(out->checkpoint, options, &result, error) : status;
 }
 
 void lap_bench_shape_remove(const lap_bench_shape *shape) {
