@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "base/file.h"
+#include "bench/sample.h"
 #include "grammar/matcher.h"
 
 static const char schema_text[] =
@@ -45,13 +46,6 @@ static void expect(lap_status status, const lap_error *error) {
   if (status != LAP_OK) give_up(error->message);
 }
 
-static int by_value(const void *a, const void *b) {
-  double x, y;
-  memcpy(&x, a, sizeof x);
-  memcpy(&y, b, sizeof y);
-  return (x > y) - (x < y);
-}
-
 /* Follows the text; prints the median and the largest of the times for one mask, and their mean. */
 static void follow(const char *what, lap_grammar *grammar, const int32_t *ids, size_t count) {
   lap_error error;
@@ -71,7 +65,7 @@ static void follow(const char *what, lap_grammar *grammar, const int32_t *ids, s
     accept += cpu_seconds() - start;
   }
   if (!lap_matcher_is_complete(matcher)) give_up("the document ends too early");
-  qsort(times, count, sizeof *times, by_value);
+  lap_bench_sort(times, count);
   printf("  %-10s %5zu tokens: mask %7.3f median %7.3f mean %7.3f largest, accept %7.4f mean (ms)\n", what,
          count, times[count / 2] * 1e3, total / (double)count * 1e3, times[count - 1] * 1e3,
          accept / (double)count * 1e3);

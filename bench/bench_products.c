@@ -5,45 +5,36 @@
  * All figures come from one run, in turns: a plain read of a buffer larger than the caches, then the
  * one-row products of a checkpoint (every matrix that a decode step reads, in its order), then whole
  * decode steps. So a machine whose speed drifts slows all of them, and the ratios stand. Two
- * checkpoints: Pebble (models/pebble), which fits in the last cache, and a random one of 1 GB with the
+ * checkpoints: Pebble (models/pebble), which fits in the last cache, and a forged one of 1 GB with the
  * layers of E4B, written to DIR (default build/bench) on first use. */
-#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/pool.h"
+#include "bench/sample.h"
 #include "cpu/cpu.h"
 #include "engine/session.h"
+#include "forge/forge.h"
 #include "pass/parallel.h"
-
-#include <stdio.h>
-#include <stdlib.h>
 
 static void die(const char *message) {
   fprintf(stderr, "bench_products: %s\n", message);
   exit(1);
 }
 
-static int by_value(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-typedef struct sample {
-  double value[64];
-  int count;
-} sample;
-
-static void print_sample(const char *name, sample *s, const char *unit, const sample *of) {
-  double ratio[64];
-  for (int i = 0; of && i < s->count; i++) ratio[i] = 100 * s->value[i] / of->value[i];
-  qsort(s->value, (size_t)s->count, sizeof(double), by_value);
-  printf("%-44s %8.2f %-9s (%.2f to %.2f)", name, s->value[s->count / 2], unit, s->value[0],
-         s->value[s->count - 1]);
-  if (of) {
-    qsort(ratio, (size_t)s->count, sizeof(double), by_value);
-    printf("  %5.1f %% of bandwidth (%.1f to %.1f)", ratio[s->count / 2], ratio[0], ratio[s->count - 1]);
-  }
+static void print_sample(const char *name, const lap_bench_sample *s, const char *unit,
+                         const lap_bench_sample *of) {
+  lap_bench_sample percent = {0};
+  printf("%-44s %8.2f %-9s (%.2f to %.2f)", name, lap_bench_sample_median(s), unit, lap_bench_sample_min(s),
+         lap_bench_sample_max(s));
+  for (int i = 0; of && i < s->count; i++) lap_bench_sample_add(&percent, 100 * s->value[i] / of->value[i]);
+  if (of)
+    printf("  %5.1f %% of bandwidth (%.1f to %.1f)", lap_bench_sample_median(&percent),
+           lap_bench_sample_min(&percent), lap_bench_sample_max(&percent));
   printf("\n");
 }
 
@@ -79,54 +70,7 @@ static double read_bandwidth(lap_pool *pool, reading *r) {
   return (double)(r->words * READ_PARTS * 8) / (lap_seconds() - start) * 1e-9;
 }
 
-/* ---- a random checkpoint ---- */
-
-typedef struct writer {
-  FILE *header, *data;
-  uint64_t offset;
-  uint64_t random;
-} writer;
-
-static uint64_t next_random(writer *w) {
-  w->random ^= w->random << 13;
-  w->random ^= w->random >> 7;
-  w->random ^= w->random << 17;
-  return w->random;
-}
-
-static void add_entry(writer *w, const char *name, const char *dtype, long rows, long cols, uint64_t bytes) {
-  fprintf(w->header, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%ld", w->offset ? "," : "", name, dtype, rows);
-  if (cols) fprintf(w->header, ",%ld", cols);
-  fprintf(w->header, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)w->offset,
-          (unsigned long long)(w->offset + bytes));
-  w->offset += bytes;
-}
-
-static void add_bf16(writer *w, const char *name, long rows, long cols, float value) {
-  long n = rows * (cols ? cols : 1);
-  uint16_t *row = malloc((size_t)n * 2);
-  for (long i = 0; i < n; i++) row[i] = lap_f32_to_bf16(value);
-  add_entry(w, name, "BF16", rows, cols, (uint64_t)n * 2);
-  fwrite(row, 2, (size_t)n, w->data);
-  free(row);
-}
-
-/* 4-bit codes at random; scale and bias so that weights have mean 0 and products keep their size. */
-static void add_matrix(writer *w, const char *module, long out, long in) {
-  char name[160];
-  size_t words = (size_t)(out * in / 16);
-  uint64_t *codes = malloc(words * 8);
-  float scale = 1.0f / (4.6f * sqrtf((float)in));
-  for (size_t i = 0; i < words; i++) codes[i] = next_random(w);
-  snprintf(name, sizeof name, "model.%s.weight", module);
-  add_entry(w, name, "U32", out, in / 8, words * 8);
-  fwrite(codes, 8, words, w->data);
-  free(codes);
-  snprintf(name, sizeof name, "model.%s.scales", module);
-  add_bf16(w, name, out, in / 64, scale);
-  snprintf(name, sizeof name, "model.%s.biases", module);
-  add_bf16(w, name, out, in / 64, -7.5f * scale);
-}
+/* ---- a forged checkpoint ---- */
 
 enum {
   LAYERS = 18,
@@ -137,40 +81,9 @@ enum {
   FULL_DIM = 512
 };
 
-static void add_layer(writer *w, int layer) {
-  static const char *const norms[] = {"input_layernorm", "post_attention_layernorm",
-                                      "pre_feedforward_layernorm", "post_feedforward_layernorm"};
-  int head_dim = layer % 6 == 5 ? FULL_DIM : SLIDING_DIM;
-  char module[128];
-  const struct {
-    const char *name;
-    long out, in;
-  } matrices[] = {{"self_attn.q_proj", 8 * head_dim, HIDDEN},
-                  {"self_attn.k_proj", 2 * head_dim, HIDDEN},
-                  {"self_attn.v_proj", 2 * head_dim, HIDDEN},
-                  {"self_attn.o_proj", HIDDEN, 8 * head_dim},
-                  {"mlp.gate_proj", FFN, HIDDEN},
-                  {"mlp.up_proj", FFN, HIDDEN},
-                  {"mlp.down_proj", HIDDEN, FFN}};
-  for (int i = 0; i < 7; i++) {
-    snprintf(module, sizeof module, "layers.%d.%s", layer, matrices[i].name);
-    add_matrix(w, module, matrices[i].out, matrices[i].in);
-  }
-  for (int i = 0; i < 4; i++) {
-    snprintf(module, sizeof module, "model.layers.%d.%s.weight", layer, norms[i]);
-    add_bf16(w, module, HIDDEN, 0, 1.0f);
-  }
-  snprintf(module, sizeof module, "model.layers.%d.self_attn.q_norm.weight", layer);
-  add_bf16(w, module, head_dim, 0, 0.25f);
-  snprintf(module, sizeof module, "model.layers.%d.self_attn.k_norm.weight", layer);
-  add_bf16(w, module, head_dim, 0, 0.25f);
-}
-
-static void write_config(const char *directory) {
-  char path[1200];
-  snprintf(path, sizeof path, "%s/config.json", directory);
+static void write_config(const char *path) {
   FILE *f = fopen(path, "w");
-  if (!f) die("cannot write config.json");
+  if (!f) die("cannot write the configuration");
   fprintf(
       f,
       "{\"model_type\":\"gemma4_text\",\"hidden_size\":%d,\"num_hidden_layers\":%d,\"intermediate_size\":%d,"
@@ -181,42 +94,23 @@ static void write_config(const char *directory) {
   for (int i = 0; i < LAYERS; i++)
     fprintf(f, "%s\"%s_attention\"", i ? "," : "", i % 6 == 5 ? "full" : "sliding");
   fprintf(f, "],\"quantization\":{\"group_size\":64,\"bits\":4}}\n");
-  if (fclose(f) != 0) die("cannot write config.json");
+  if (fclose(f) != 0) die("cannot write the configuration");
 }
 
 /* Writes the checkpoint unless it is there. */
 static void make_checkpoint(const char *directory) {
-  char path[1200], temporary[1300];
+  char weights[1200], config[1200];
   struct stat info;
-  snprintf(path, sizeof path, "%s/model.safetensors", directory);
-  if (stat(path, &info) == 0) return;
-  if (mkdir(directory, 0777) != 0 && errno != EEXIST) die("cannot create the directory");
-  snprintf(temporary, sizeof temporary, "%s.data", path);
-  char *header = NULL;
-  size_t header_bytes = 0;
-  writer w = {.header = open_memstream(&header, &header_bytes),
-              .data = fopen(temporary, "w+"),
-              .random = 88172645463325252u};
-  if (!w.header || !w.data) die("cannot write the checkpoint");
-  fputc('{', w.header);
-  add_matrix(&w, "embed_tokens", VOCAB, HIDDEN);
-  for (int i = 0; i < LAYERS; i++) add_layer(&w, i);
-  add_bf16(&w, "model.norm.weight", HIDDEN, 0, 1.0f);
-  fputc('}', w.header);
-  fclose(w.header);
-  FILE *out = fopen(path, "w");
-  if (!out) die("cannot write the checkpoint");
-  uint64_t length = header_bytes;
-  fwrite(&length, 8, 1, out);
-  fwrite(header, 1, header_bytes, out);
-  rewind(w.data);
-  static char block[1 << 20];
-  for (size_t n; (n = fread(block, 1, sizeof block, w.data)) > 0;) fwrite(block, 1, n, out);
-  fclose(w.data);
-  remove(temporary);
-  if (fclose(out) != 0) die("cannot write the checkpoint");
-  free(header);
-  write_config(directory);
+  lap_error error;
+  lap_forge_result result;
+  snprintf(weights, sizeof weights, "%s/model.safetensors", directory);
+  snprintf(config, sizeof config, "%s.json", directory);
+  if (stat(weights, &info) == 0) return;
+  write_config(config);
+  const lap_forge_options options = {.config = config};
+  lap_status status = lap_forge(directory, &options, &result, &error);
+  remove(config);
+  if (status != LAP_OK) die(error.message);
 }
 
 /* ---- products ---- */
@@ -229,7 +123,7 @@ typedef struct subject {
   unsigned char *input; /* memory for the quantized forms of x */
   float *x, *y;
   uint64_t bytes; /* of all matrices of a decode step */
-  sample products, decode;
+  lap_bench_sample products, decode;
 } subject;
 
 static void open_subject(subject *s, const char *name, const char *directory, lap_pool *pool) {
@@ -283,6 +177,9 @@ static void multiply_batch(subject *s, const lap_linear *linear, const lap_weigh
   /* Quantizing the input belongs to the product: a decode step does it too. */
   kernels = lap_cpu_of(s->model->bound)->kernels;
   input = lap_input_place(products[0].cols, forms, s->x, s->input, 1, 0);
+  /* What is compiled for the base instruction set places one order of the codes only, in memory for both; the
+   * kernels that run here may be those that read the other one. */
+  if (!input.q[0].nibble) input.q[0].nibble = input.q[0].q + input.q[0].padded;
   lap_qrow row = lap_qrows_at(&input.q[0], 0);
   kernels->quantize_row(s->x, products[0].cols, 64, &row);
   lap_run_products(&s->team, products, n);
@@ -342,7 +239,8 @@ int main(int argc, char **argv) {
     else
       die("usage: bench_products [--threads N] [--repeat R] [--directory DIR]");
   }
-  if (threads < 1 || repeat < 1 || repeat > 64) die("--threads and --repeat (at most 64) are positive");
+  if (threads < 1 || repeat < 1 || repeat > LAP_BENCH_SAMPLE_VALUES)
+    die("--threads and --repeat are positive, --repeat at most 256");
   lap_error error;
   lap_pool *pool;
   reading r = {.words = (size_t)1 << 21};
@@ -355,32 +253,29 @@ int main(int argc, char **argv) {
   subject subjects[2] = {0};
   open_subject(&subjects[0], "Pebble", "models/pebble", pool);
   open_subject(&subjects[1], "1 GB", directory, pool);
-  sample bandwidth = {.count = repeat};
+  lap_bench_sample bandwidth = {0};
   for (int i = 0; i < 2; i++) {
     subjects[i].bytes = bytes_of(subjects[i].model->plan);
     multiply_all(&subjects[i]); /* warms the page cache */
     decode_rate(&subjects[i]);
   }
   for (int i = 0; i < repeat; i++) {
-    bandwidth.value[i] = read_bandwidth(pool, &r);
+    lap_bench_sample_add(&bandwidth, read_bandwidth(pool, &r));
     for (int j = 0; j < 2; j++) {
-      subjects[j].products.value[i] = product_bandwidth(&subjects[j]);
-      subjects[j].decode.value[i] = decode_rate(&subjects[j]);
+      lap_bench_sample_add(&subjects[j].products, product_bandwidth(&subjects[j]));
+      lap_bench_sample_add(&subjects[j].decode, decode_rate(&subjects[j]));
     }
   }
   printf("%d threads, %s, %d rounds; median (min to max)\n", threads, kernels->name, repeat);
-  sample unsorted = bandwidth;
   print_sample("read bandwidth, 1 GB buffer", &bandwidth, "GB/s", NULL);
   for (int j = 0; j < 2; j++) {
     char name[96];
     subject *s = &subjects[j];
-    s->products.count = s->decode.count = repeat;
-    sample bytes = {.count = repeat};
-    for (int i = 0; i < repeat; i++) bytes.value[i] = s->decode.value[i] * (double)s->bytes * 1e-9;
+    const lap_bench_sample bytes = lap_bench_sample_scaled(&s->decode, (double)s->bytes * 1e-9);
     snprintf(name, sizeof name, "%s: one-row products, %.1f MB", s->name, (double)s->bytes * 1e-6);
-    print_sample(name, &s->products, "GB/s", &unsorted);
+    print_sample(name, &s->products, "GB/s", &bandwidth);
     snprintf(name, sizeof name, "%s: decode, weights read", s->name);
-    print_sample(name, &bytes, "GB/s", &unsorted);
+    print_sample(name, &bytes, "GB/s", &bandwidth);
     snprintf(name, sizeof name, "%s: decode", s->name);
     print_sample(name, &s->decode, "tokens/s", NULL);
     lap_session_destroy(s->session);

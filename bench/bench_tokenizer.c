@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "bench/sample.h"
 #include "text/tokenizer.h"
 
 enum {
@@ -20,16 +21,9 @@ enum {
   LETTERS = 200000
 };
 
-static int by_value(const void *a, const void *b) {
-  double x, y;
-  memcpy(&x, a, sizeof x);
-  memcpy(&y, b, sizeof y);
-  return (x > y) - (x < y);
-}
-
-static void report(const char *what, double values[REPEATS], const char *unit) {
-  qsort(values, REPEATS, sizeof *values, by_value);
-  printf("%-34s %8.3f %8.3f %8.3f %s\n", what, values[0], values[REPEATS / 2], values[REPEATS - 1], unit);
+static void report(const char *what, const lap_bench_sample *values, const char *unit) {
+  printf("%-34s %8.3f %8.3f %8.3f %s\n", what, lap_bench_sample_min(values), lap_bench_sample_median(values),
+         lap_bench_sample_max(values), unit);
 }
 
 static void give_up(const char *message) {
@@ -45,19 +39,19 @@ static lap_tokenizer *open_tokenizer(const char *path) {
 }
 
 static void measure_load(const char *path) {
-  double values[REPEATS];
+  lap_bench_sample values = {0};
   for (int i = 0; i < REPEATS; i++) {
     double start = lap_seconds();
     lap_tokenizer *tokenizer = open_tokenizer(path);
-    values[i] = lap_seconds() - start;
+    lap_bench_sample_add(&values, lap_seconds() - start);
     lap_tokenizer_close(tokenizer);
   }
-  report("load", values, "s");
+  report("load", &values, "s");
 }
 
 static void measure_encode(const lap_tokenizer *tokenizer, const char *what, const char *text,
                            size_t length) {
-  double values[REPEATS];
+  lap_bench_sample values = {0};
   size_t count = 0;
   for (int i = 0; i < REPEATS; i++) {
     lap_error error = {0};
@@ -65,12 +59,12 @@ static void measure_encode(const lap_tokenizer *tokenizer, const char *what, con
     double start = lap_seconds();
     if (lap_tokenizer_encode(tokenizer, text, length, true, &ids, &count, &error) != LAP_OK)
       give_up(error.message);
-    values[i] = 1e-6 * (double)length / (lap_seconds() - start);
+    lap_bench_sample_add(&values, 1e-6 * (double)length / (lap_seconds() - start));
     free(ids);
   }
   char line[64];
   snprintf(line, sizeof line, "%s, %zu tokens", what, count);
-  report(line, values, "MB/s");
+  report(line, &values, "MB/s");
 }
 
 /* The same sentences on every machine. */

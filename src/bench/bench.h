@@ -49,11 +49,11 @@ typedef struct lap_bench_watcher {
 typedef struct lap_bench_request {
   const char *directory;
   const char *isa, *attention; /* as in lap_model_options and lap_session_options */
-  int64_t prompt;         /* tokens; 0 = not measured */
-  int64_t decode;         /* the same; one of both is measured */
-  int rounds;             /* 1..LAP_BENCH_MAX_ROUNDS */
-  lap_bench_list depth;   /* ascending */
-  lap_bench_list threads; /* ascending */
+  int64_t prompt;              /* tokens; 0 = not measured */
+  int64_t decode;              /* the same; one of both is measured */
+  int rounds;                  /* 1..LAP_BENCH_MAX_ROUNDS */
+  lap_bench_list depth;        /* ascending */
+  lap_bench_list threads;      /* ascending */
   lap_bench_comparison compared;
   int groups;
   int sides; /* of each group */

@@ -324,8 +324,7 @@ static lap_status open_group(bench *b, int group) {
   }
   b->files_before = resident_file_bytes();
   for (int i = 0; i < count_subjects(b->request) && status == LAP_OK; i++)
-    status = lap_model_open(directory,
-                            &(lap_model_options){.kv = b->subject[i].kv, .isa = b->request->isa},
+    status = lap_model_open(directory, &(lap_model_options){.kv = b->subject[i].kv, .isa = b->request->isa},
                             &b->subject[i].model, b->error);
   return status;
 }

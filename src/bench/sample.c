@@ -12,11 +12,15 @@ static int by_value(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
+void lap_bench_sort(double *values, size_t count) {
+  qsort(values, count, sizeof *values, by_value);
+}
+
 /* The value at `rank` (0 = smallest); a copy is sorted, the order measured stays. */
 static double ranked(const lap_bench_sample *sample, int rank) {
   lap_bench_sample sorted = *sample;
   if (!sorted.count) return 0;
-  qsort(sorted.value, (size_t)sorted.count, sizeof sorted.value[0], by_value);
+  lap_bench_sort(sorted.value, (size_t)sorted.count);
   return sorted.value[rank];
 }
 

@@ -1,9 +1,11 @@
-/* sample.h: values of one quantity, measured again and again, and the clock.
+/* sample.h: values of one quantity, measured again and again.
  *
  * What is shown of them is the median with the smallest and the largest: the mean of a rate on a machine
  * that others use too says more about the others. */
 #ifndef LAP_BENCH_SAMPLE_H
 #define LAP_BENCH_SAMPLE_H
+
+#include <stddef.h>
 
 enum {
   LAP_BENCH_MAX_ROUNDS = 64,
@@ -22,6 +24,9 @@ void lap_bench_sample_add(lap_bench_sample *sample, double value);
 double lap_bench_sample_median(const lap_bench_sample *sample);
 double lap_bench_sample_min(const lap_bench_sample *sample);
 double lap_bench_sample_max(const lap_bench_sample *sample);
+
+/* Ascending, in place: for more values than a sample holds. */
+void lap_bench_sort(double *values, size_t count);
 
 /* Every value times `factor`: the same quantity in another unit. */
 lap_bench_sample lap_bench_sample_scaled(const lap_bench_sample *sample, double factor);
