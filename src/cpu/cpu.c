@@ -8,8 +8,8 @@
 #include "base/memory.h"
 #include "cpu/bind.h"
 #include "cpu/monolith.h"
-#include "cut/generate.h"
 #include "kernels/rope.h"
+#include "program/fingerprint.h"
 
 static const lap_cpu_device *inside(const lap_device *device) {
   return (const lap_cpu_device *)device;

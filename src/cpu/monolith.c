@@ -14,12 +14,12 @@
  * pass. Compiled once for each instruction set. */
 #include "cpu/monolith.h"
 
-#include "cut/layout.h"
 #include "kernels/kernels.h"
 #include "pass/attend_rows.h"
 #include "pass/experts.h"
 #include "pass/head.h"
 #include "pass/rows.h"
+#include "program/inputs.h"
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 

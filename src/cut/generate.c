@@ -13,6 +13,7 @@
 #include "cut/layout.h"
 #include "cut/writer.h"
 #include "pass/pass.h"
+#include "program/fingerprint.h"
 
 typedef struct generator {
   const lap_plan *plan;
@@ -20,13 +21,6 @@ typedef struct generator {
   lap_writer writer;
   bool varies; /* some kind has products that differ between its layers */
 } generator;
-
-lap_status lap_cut_fingerprint(const lap_plan *plan, char out[LAP_PLAN_FINGERPRINT_BYTES], lap_error *error) {
-  char versions[96];
-  snprintf(versions, sizeof versions, "lapidary cut: generator %d, pass %d, kernels %d",
-           LAP_GENERATOR_VERSION, LAP_PASS_ABI, LAP_KERNEL_CONTRACT);
-  return lap_plan_fingerprint(plan, versions, out, error);
-}
 
 /* ---- words ---- */
 

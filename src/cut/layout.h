@@ -3,7 +3,7 @@
 #ifndef LAP_CUT_LAYOUT_H
 #define LAP_CUT_LAYOUT_H
 
-#include "checkpoint/plan.h"
+#include "program/inputs.h"
 
 /* Places in the arena, in bytes for each row; -1 where the model has no such thing. */
 typedef struct lap_cut_places {
@@ -14,12 +14,6 @@ typedef struct lap_cut_places {
   long tiles;
   long row_bytes;
 } lap_cut_places;
-
-/* Which quantized forms (pass/parallel.h) the inputs of products have: the union over the layers. */
-typedef struct lap_plan_forms {
-  int normed, embedded, attention, mlp, per_layer, router, expert, expert_wide;
-  bool mlp_floats, expert_floats; /* some layer's down is dense */
-} lap_plan_forms;
 
 /* Layers that are computed by the same code, but for the bits of their weights. */
 typedef struct lap_cut_kind {
@@ -36,8 +30,6 @@ typedef struct lap_cut_layout {
   int *kind_of; /* [layers] */
   int32_t last; /* the layer at which rows leave that nobody wants logits of: the last donor */
 } lap_cut_layout;
-
-lap_plan_forms lap_plan_get_forms(const lap_plan *plan);
 
 /* `*out` is to be released with lap_cut_layout_free, also after a failure. Errors: MEMORY. */
 lap_status lap_cut_lay_out(const lap_plan *plan, lap_cut_layout *out, lap_error *error);

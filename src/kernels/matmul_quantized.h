@@ -15,6 +15,7 @@
 #define LAP_KERNELS_MATMUL_QUANTIZED_H
 
 #include "kernels/format.h"
+#include "kernels/forms.h"
 #include "kernels/quantize_row.h"
 
 typedef struct lap_qmatrix {
@@ -41,10 +42,6 @@ typedef struct lap_qrows {
   int block;
   int woven; /* the layout of matmul_woven.h; else as above */
 } lap_qrows;
-
-LAP_INLINE int lap_block_of_group(int group_size) {
-  return group_size < 64 ? group_size : 64;
-}
 
 LAP_INLINE lap_qrow lap_qrows_at(const lap_qrows *x, int row) {
   size_t blocks = (size_t)(x->cols / x->block);

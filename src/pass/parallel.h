@@ -5,19 +5,15 @@
 #ifndef LAP_PASS_PARALLEL_H
 #define LAP_PASS_PARALLEL_H
 
+#include "kernels/forms.h"
 #include "kernels/matmul_woven.h"
 #include "pass/pass.h"
 
 enum {
   LAP_ROW_STEP = 16,        /* rows of a weight in a task are a multiple of a cache line of outputs */
   LAP_TASKS_A_THREAD = 8,   /* slack for threads that lose their core for a while */
-  LAP_TASK_WEIGHTS = 16384, /* but no task of less than a microsecond: taking one costs a tenth of that */
-  LAP_ALIGNMENT = 64
+  LAP_TASK_WEIGHTS = 16384  /* but no task of less than a microsecond: taking one costs a tenth of that */
 };
-
-LAP_INLINE size_t lap_aligned(size_t bytes) {
-  return (bytes + LAP_ALIGNMENT - 1) / LAP_ALIGNMENT * LAP_ALIGNMENT;
-}
 
 /* The next `bytes` of memory that is being divided; NULL while bytes are only added up. */
 LAP_INLINE void *lap_take(unsigned char *base, size_t *used, size_t bytes) {
@@ -28,51 +24,12 @@ LAP_INLINE void *lap_take(unsigned char *base, size_t *used, size_t bytes) {
 
 /* ---- activations ---- */
 
-/* What readers of activations want: codes in natural order, or, for 4-bit weights, in the order that the
- * instruction set's products with those read. */
-enum {
-  LAP_FORM_64 = 1, /* blocks of 64 */
-  LAP_FORM_64_NIBBLE = 2,
-  LAP_FORM_32 = 4,
-  LAP_FORM_32_NIBBLE = 8,
-  LAP_FORMS_ALL = 15
-};
-
-/* The form for a reader with weights of `bits` (0 = dense) in groups of `group_size`. */
-LAP_INLINE int lap_form_for(int bits, int group_size) {
-  if (bits == 0) return 0;
-  if (lap_block_of_group(group_size) == 32) return bits == 4 ? LAP_FORM_32_NIBBLE : LAP_FORM_32;
-  return bits == 4 ? LAP_FORM_64_NIBBLE : LAP_FORM_64;
-}
-
 /* Rows of activations with their quantized forms. */
 typedef struct lap_input {
   const float *x; /* [rows, width]; read by dense weights */
   int width;
   lap_qrows q[2]; /* in blocks of 64, of 32 */
 } lap_input;
-
-LAP_INLINE int lap_padded(int width) {
-  return (width + 63) / 64 * 64;
-}
-
-/* Products with 4-bit weights read the columns behind the last 64 in natural order. */
-LAP_INLINE int lap_wants_natural(const int width, const int natural, const int nibble) {
-  return natural || (nibble && width % 64 != 0);
-}
-
-/* Bytes for each row of one block size: every array begins on a cache line whatever the rows. The same for
- * every instruction set, so that generated code can know them. */
-LAP_INLINE size_t lap_form_row_bytes(const int width, const int block, const int natural, const int nibble) {
-  const size_t codes = (size_t)lap_padded(width) * sizeof(int16_t);
-  const int orders = (nibble != 0) + lap_wants_natural(width, natural, nibble);
-  return orders ? (size_t)orders * codes + 3 * lap_aligned((size_t)(width / block) * sizeof(float)) : 0;
-}
-
-LAP_INLINE size_t lap_input_row_bytes(const int width, const int forms) {
-  return lap_form_row_bytes(width, 64, forms & LAP_FORM_64, forms & LAP_FORM_64_NIBBLE) +
-         lap_form_row_bytes(width, 32, forms & LAP_FORM_32, forms & LAP_FORM_32_NIBBLE);
-}
 
 LAP_INLINE lap_qrows lap_qrows_place(const int width, const int block, const int natural, const int nibble,
                                      unsigned char **at, int rows, int woven) {

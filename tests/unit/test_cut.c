@@ -9,6 +9,7 @@
 #include "cutter/cutter.h"
 #include "engine/session.h"
 #include "forge/forge.h"
+#include "program/fingerprint.h"
 #include "support/check.h"
 #include "support/checkpoint_writer.h"
 
