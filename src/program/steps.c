@@ -1,0 +1,471 @@
+/* steps.c: the pass of Gemma 4, step by step: the one place that says in which order a layer is computed,
+ * which steps share a parallel run, and what each reads and writes.
+ *
+ * Read `list_layer`. A step goes into the run that was begun last; while `ways` is narrowed, what is listed
+ * belongs to one of the two ways that a pass may go at the last donor. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "program/build.h"
+
+typedef struct builder {
+  lap_program *program;
+  const lap_plan *plan;
+  lap_program_part *part;
+  const lap_layer *layer; /* the first of the kind */
+  unsigned ways;
+  int step_room, run_room;
+  bool failed; /* out of memory; what is added then goes into the spare ones */
+  lap_program_step spare_step;
+  lap_program_run spare_run;
+} builder;
+
+/* ---- lists that grow ---- */
+
+/* Room for one more than `used`: `list` itself or a larger one in its place; NULL: there is no memory. */
+static void *with_room(void *list, int used, int *room, size_t bytes) {
+  if (used < *room) return list;
+  void *grown = realloc(list, (size_t)(*room + 64) * bytes);
+  if (grown) *room += 64;
+  return grown;
+}
+
+static lap_program_run *run_of(builder *b) {
+  return b->failed ? &b->spare_run : &b->program->run[b->program->runs - 1];
+}
+
+static void begin_run(builder *b, const char *formula, const char *name, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void begin_run(builder *b, const char *formula, const char *name, ...) {
+  lap_program *program = b->program;
+  va_list arguments;
+  lap_program_run *grown = with_room(program->run, program->runs, &b->run_room, sizeof *grown);
+  if (grown)
+    program->run = grown, program->runs++;
+  else
+    b->failed = true;
+  lap_program_run *run = run_of(b);
+  *run = (lap_program_run){.formula = formula, .first = program->steps};
+  va_start(arguments, name);
+  vsnprintf(run->name, sizeof run->name, name, arguments);
+  va_end(arguments);
+  b->part->runs++;
+}
+
+/* The new step is valid until the next one is added. */
+static lap_program_step *add(builder *b, lap_step_kind kind, lap_division division) {
+  lap_program *program = b->program;
+  lap_program_step *grown = with_room(program->step, program->steps, &b->step_room, sizeof *grown);
+  if (grown)
+    program->step = grown;
+  else
+    b->failed = true;
+  lap_program_step *step = b->failed ? &b->spare_step : &program->step[program->steps++];
+  *step = (lap_program_step){.kind = kind,
+                             .division = division,
+                             .ways = b->ways,
+                             .weight = {LAP_NO_WEIGHT, LAP_NO_WEIGHT, LAP_NO_WEIGHT},
+                             .vector = {LAP_NO_VECTOR, LAP_NO_VECTOR},
+                             .eps = b->plan->rms_norm_eps};
+  run_of(b)->steps++;
+  b->part->steps++;
+  return step;
+}
+
+static void begin_part(builder *b, lap_program_part *part) {
+  b->part = part;
+  part->first_run = b->program->runs;
+  part->first = b->program->steps;
+  b->layer = part->layer < 0 ? NULL : &b->plan->layer[part->layer];
+  b->ways = LAP_WAYS;
+}
+
+/* ---- operands ---- */
+
+static lap_operand floats(lap_buffer buffer, int32_t width) {
+  return (lap_operand){.buffer = buffer, .width = width};
+}
+
+static void reads(lap_program_step *step, lap_buffer buffer, int32_t width) {
+  step->read[step->reads++] = floats(buffer, width);
+}
+
+static void writes(lap_program_step *step, lap_buffer buffer, int32_t width) {
+  step->write[step->writes++] = floats(buffer, width);
+}
+
+static void changes(lap_program_step *step, lap_buffer buffer, int32_t width) {
+  reads(step, buffer, width);
+  writes(step, buffer, width);
+}
+
+static lap_buffer buffer_of_forms(lap_product_input input) {
+  switch (input) {
+    case LAP_INPUT_NORMED:
+      return LAP_BUFFER_NORMED_FORMS;
+    case LAP_INPUT_EMBEDDED:
+      return LAP_BUFFER_EMBEDDED_FORMS;
+    case LAP_INPUT_ATTENTION:
+      return LAP_BUFFER_QUERY_FORMS;
+    default:
+      return LAP_BUFFER_GATE_FORMS;
+  }
+}
+
+static void writes_forms(lap_program_step *step, lap_product_input input, int32_t width) {
+  step->write[step->writes++] =
+      (lap_operand){.buffer = buffer_of_forms(input), .width = width, .forms = input};
+}
+
+/* Whether the weight is dense, or quantized, in some layer of the part. */
+static bool has_format(const builder *b, int weight, bool dense) {
+  const lap_program *program = b->program;
+  if (weight >= LAP_LAYER_LINEARS) return (lap_program_linear(program, 0, weight)->bits == 0) == dense;
+  for (int c = 0; c < program->calls; c++)
+    if (&program->part[program->call[c].part] == b->part &&
+        (lap_program_linear(program, program->call[c].layer, weight)->bits == 0) == dense)
+      return true;
+  return false;
+}
+
+/* A product reads floats for dense weights, forms for quantized ones. */
+static void reads_input(const builder *b, lap_program_step *step, lap_buffer buffer, lap_product_input input,
+                        int32_t width) {
+  step->input = (lap_operand){.buffer = buffer, .width = width, .forms = input};
+  const int second = step->weight[1] == LAP_NO_WEIGHT ? step->weight[0] : step->weight[1];
+  if (has_format(b, step->weight[0], true) || has_format(b, second, true)) reads(step, buffer, width);
+  if (has_format(b, step->weight[0], false) || has_format(b, second, false))
+    step->read[step->reads++] =
+        (lap_operand){.buffer = buffer_of_forms(input), .width = width, .forms = input};
+}
+
+/* ---- steps ---- */
+
+static lap_heads heads_of(const builder *b) {
+  const lap_layer *layer = b->layer;
+  return (lap_heads){.attention = layer->attention,
+                     .heads = layer->heads,
+                     .kv_heads = layer->kv_heads,
+                     .head_dim = layer->head_dim,
+                     .pairs = b->plan->rope[layer->attention].rotated_pairs,
+                     .window = layer->window,
+                     .k_eq_v = layer->k_eq_v,
+                     .bits = lap_layer_cache_bits(layer),
+                     .group_size = lap_layer_cache_group(layer)};
+}
+
+static void reads_rope(lap_program_step *step) {
+  const bool full = step->heads.attention == LAP_FULL;
+  reads(step, full ? LAP_BUFFER_COSINE_FULL : LAP_BUFFER_COSINE_SLIDING, step->heads.pairs);
+  reads(step, full ? LAP_BUFFER_SINE_FULL : LAP_BUFFER_SINE_SLIDING, step->heads.pairs);
+}
+
+static void add_norm_step(builder *b, int vector, lap_product_input input) {
+  lap_program_step *step = add(b, LAP_STEP_NORM, LAP_BY_ROWS);
+  step->vector[0] = vector;
+  reads(step, LAP_BUFFER_HIDDEN, b->plan->hidden_size);
+  writes(step, LAP_BUFFER_NORMED, b->plan->hidden_size);
+  if (input) writes_forms(step, input, b->plan->hidden_size);
+}
+
+static void add_product(builder *b, int weight, lap_buffer x, lap_product_input input, lap_buffer y) {
+  const lap_linear *linear = lap_program_linear(b->program, b->part->layer, weight);
+  lap_program_step *step = add(b, LAP_STEP_PRODUCT, LAP_BY_OUTPUTS);
+  step->weight[0] = weight;
+  reads_input(b, step, x, input, linear->in_features);
+  writes(step, y, weight == LAP_WEIGHT_PER_LAYER_ROWS ? b->plan->per_layer_width : linear->out_features);
+}
+
+static void add_quantize(builder *b, lap_buffer x, lap_product_input input, int32_t width) {
+  lap_program_step *step = add(b, LAP_STEP_QUANTIZE, LAP_BY_ROWS);
+  reads(step, x, width);
+  writes_forms(step, input, width);
+}
+
+/* Back to the stream. */
+static void add_back(builder *b, int vector) {
+  lap_program_step *step = add(b, LAP_STEP_ADD_NORM, LAP_BY_ROWS);
+  step->vector[0] = vector;
+  changes(step, LAP_BUFFER_OUTPUT, b->plan->hidden_size);
+  changes(step, LAP_BUFFER_HIDDEN, b->plan->hidden_size);
+}
+
+static void add_scale(builder *b) {
+  lap_program_step *step = add(b, LAP_STEP_SCALE, LAP_BY_ROWS);
+  step->vector[0] = LAP_LAYER_SCALAR;
+  changes(step, LAP_BUFFER_HIDDEN, b->plan->hidden_size);
+}
+
+static void show(builder *b, const char *name, lap_buffer buffer, int32_t width) {
+  begin_run(b, NULL, "show_%s", name);
+  lap_program_step *step = add(b, LAP_STEP_SHOW, LAP_BY_ONE);
+  step->shown = name;
+  reads(step, buffer, width);
+}
+
+/* ---- attention ---- */
+
+static const char *formula_of_input(const lap_layer *layer) {
+  if (layer->sharer) return "q = W norm(h)";
+  return layer->k_eq_v ? "k (v is the same), q = W norm(h)" : "k, v, q = W norm(h)";
+}
+
+static void list_norm_input(builder *b, const char *formula) {
+  begin_run(b, formula, "norm_input");
+  add_norm_step(b, LAP_INPUT_NORM, LAP_INPUT_NORMED);
+}
+
+static void add_key_products(builder *b) {
+  add_product(b, LAP_K_PROJ, LAP_BUFFER_NORMED, LAP_INPUT_NORMED, LAP_BUFFER_KEY);
+  if (!b->layer->k_eq_v) add_product(b, LAP_V_PROJ, LAP_BUFFER_NORMED, LAP_INPUT_NORMED, LAP_BUFFER_VALUE);
+}
+
+/* The projection of the per-layer input reads the embedding, so it can run beside the first products. */
+static void add_query_products(builder *b) {
+  add_product(b, LAP_Q_PROJ, LAP_BUFFER_NORMED, LAP_INPUT_NORMED, LAP_BUFFER_QUERY);
+  if (b->plan->per_layer_width)
+    add_product(b, LAP_WEIGHT_PER_LAYER_ROWS, LAP_BUFFER_EMBEDDED, LAP_INPUT_EMBEDDED, LAP_BUFFER_PLI);
+}
+
+static void list_write_keys(builder *b, const char *formula) {
+  const int32_t width = b->layer->kv_heads * b->layer->head_dim;
+  const lap_heads heads = heads_of(b);
+  char cache[LAP_CACHE_WORD_BYTES];
+  lap_cache_word(&heads, cache);
+  begin_run(b, formula, "keys_%s_%s%s", lap_attention_name(heads.attention), cache,
+            heads.k_eq_v ? "_k_is_v" : "");
+  lap_program_step *step = add(b, LAP_STEP_WRITE_KEYS, LAP_BY_ROWS);
+  step->heads = heads;
+  step->vector[0] = LAP_K_NORM;
+  changes(step, LAP_BUFFER_KEY, width);
+  writes(step, LAP_BUFFER_VALUE, width);
+  if (!heads.k_eq_v) reads(step, LAP_BUFFER_VALUE, width);
+  reads_rope(step);
+  writes(step, LAP_BUFFER_CACHE, width);
+}
+
+static void list_drop_rows(builder *b) {
+  const lap_plan *plan = b->plan;
+  const int32_t sliding = plan->rope[LAP_SLIDING].rotated_pairs, full = plan->rope[LAP_FULL].rotated_pairs;
+  begin_run(b, NULL, "drop_rows");
+  lap_program_step *step = add(b, LAP_STEP_DROP_ROWS, LAP_BY_ONE);
+  changes(step, LAP_BUFFER_HIDDEN, plan->hidden_size);
+  changes(step, LAP_BUFFER_COSINE_SLIDING, sliding);
+  changes(step, LAP_BUFFER_SINE_SLIDING, sliding);
+  changes(step, LAP_BUFFER_COSINE_FULL, full);
+  changes(step, LAP_BUFFER_SINE_FULL, full);
+  if (plan->per_layer_width) {
+    changes(step, LAP_BUFFER_EMBEDDED, plan->hidden_size);
+    writes_forms(step, LAP_INPUT_EMBEDDED, plan->hidden_size); /* they lie as the number of rows says */
+  }
+}
+
+/* All later layers read what the last donor stores: a pass may go on with few rows from there. */
+static void list_last_donor(builder *b) {
+  b->ways = LAP_WAY_ROWS_LEAVE;
+  begin_run(b, NULL, "key_products");
+  add_key_products(b);
+  list_write_keys(b, NULL);
+  list_drop_rows(b);
+  list_norm_input(b, NULL);
+  begin_run(b, NULL, "query_products");
+  add_query_products(b);
+  b->ways = LAP_WAY_ALL_STAY;
+  begin_run(b, NULL, "input_products");
+  add_key_products(b);
+  add_query_products(b);
+  list_write_keys(b, NULL);
+  b->ways = LAP_WAYS;
+}
+
+static void list_input_products(builder *b) {
+  begin_run(b, NULL, "input_products");
+  if (!b->layer->sharer) add_key_products(b);
+  add_query_products(b);
+  if (!b->layer->sharer)
+    list_write_keys(b, "k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q))");
+}
+
+static void list_queries(builder *b) {
+  begin_run(b, NULL, "queries_%s", lap_attention_name(b->layer->attention));
+  lap_program_step *step = add(b, LAP_STEP_ROTATE_QUERIES, LAP_BY_ROWS);
+  step->heads = heads_of(b);
+  step->vector[0] = LAP_Q_NORM;
+  changes(step, LAP_BUFFER_QUERY, b->layer->heads * b->layer->head_dim);
+  reads_rope(step);
+}
+
+static void list_attend(builder *b) {
+  const lap_heads heads = heads_of(b);
+  char cache[LAP_CACHE_WORD_BYTES];
+  lap_cache_word(&heads, cache);
+  begin_run(b, NULL, "attend_%s_%s", lap_attention_name(heads.attention), cache);
+  lap_program_step *step = add(b, LAP_STEP_ATTEND, LAP_BY_TILES);
+  step->heads = heads;
+  changes(step, LAP_BUFFER_QUERY, heads.heads * heads.head_dim);
+  reads(step, LAP_BUFFER_CACHE, heads.kv_heads * heads.head_dim);
+  writes(step, LAP_BUFFER_TILES, 0);
+}
+
+static void list_attention(builder *b) {
+  const int32_t width = b->layer->heads * b->layer->head_dim;
+  list_norm_input(b, formula_of_input(b->layer));
+  if (b->part->layer == b->program->last_donor)
+    list_last_donor(b);
+  else
+    list_input_products(b);
+  list_queries(b);
+  list_attend(b);
+  begin_run(b, "h = h + norm(W attention)", "quantize_attention_%d", width);
+  add_quantize(b, LAP_BUFFER_QUERY, LAP_INPUT_ATTENTION, width);
+  begin_run(b, NULL, "attention_back");
+  add_product(b, LAP_O_PROJ, LAP_BUFFER_QUERY, LAP_INPUT_ATTENTION, LAP_BUFFER_OUTPUT);
+  begin_run(b, NULL, "add_attention");
+  add_back(b, LAP_POST_ATTENTION_NORM);
+  add_norm_step(b, LAP_PRE_FEEDFORWARD_NORM, LAP_INPUT_NORMED);
+}
+
+/* ---- feed-forward ---- */
+
+static void list_gate_up(builder *b) {
+  begin_run(b, "h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h)", "gate_up");
+  lap_program_step *step = add(b, LAP_STEP_PAIR, LAP_BY_OUTPUTS);
+  step->weight[0] = LAP_GATE_PROJ;
+  step->weight[1] = LAP_UP_PROJ;
+  reads_input(b, step, LAP_BUFFER_NORMED, LAP_INPUT_NORMED, b->plan->hidden_size);
+  if (b->program->mlp_floats) writes(step, LAP_BUFFER_GATE, b->layer->mlp_width);
+  writes_forms(step, LAP_INPUT_MLP, b->layer->mlp_width);
+}
+
+static void list_experts(builder *b) {
+  const lap_plan *plan = b->plan;
+  begin_run(b, "and the experts' sum, over a norm of its own", "norm_experts");
+  add_norm_step(b, LAP_PRE_FEEDFORWARD_NORM_2, LAP_INPUT_NONE);
+  begin_run(b, NULL, "experts");
+  lap_program_step *step = add(b, LAP_STEP_EXPERTS, LAP_BY_STAGES);
+  step->weight[0] = LAP_ROUTER;
+  step->weight[1] = LAP_EXPERT_GATE;
+  step->weight[2] = LAP_EXPERT_DOWN;
+  step->vector[0] = LAP_ROUTER_SCALE;
+  step->vector[1] = LAP_PER_EXPERT_SCALE;
+  step->experts = plan->num_experts;
+  step->top_k = plan->top_k_experts;
+  step->expert_width = plan->moe_width;
+  reads(step, LAP_BUFFER_HIDDEN, plan->hidden_size);
+  changes(step, LAP_BUFFER_NORMED, plan->hidden_size);
+  writes(step, LAP_BUFFER_EXPERTS, 0);
+}
+
+static void add_join_experts(builder *b) {
+  lap_program_step *step = add(b, LAP_STEP_JOIN_EXPERTS, LAP_BY_ROWS);
+  step->vector[0] = LAP_POST_FEEDFORWARD_NORM_1;
+  step->vector[1] = LAP_POST_FEEDFORWARD_NORM_2;
+  changes(step, LAP_BUFFER_OUTPUT, b->plan->hidden_size);
+  changes(step, LAP_BUFFER_NORMED, b->plan->hidden_size);
+}
+
+/* Where no per-layer input follows, the layer ends here. */
+static void list_feed_forward(builder *b) {
+  const lap_layer *layer = b->layer;
+  const bool ends = b->plan->per_layer_width == 0, scales = ends && layer->has_layer_scalar;
+  list_gate_up(b);
+  begin_run(b, NULL, "down");
+  add_product(b, LAP_DOWN_PROJ, LAP_BUFFER_GATE, LAP_INPUT_MLP, LAP_BUFFER_OUTPUT);
+  if (layer->moe) list_experts(b);
+  begin_run(b, NULL, "add_feed_forward%s%s", layer->moe ? "_and_experts" : "", scales ? "_scaled" : "");
+  if (layer->moe) add_join_experts(b);
+  add_back(b, LAP_POST_FEEDFORWARD_NORM);
+  if (scales) add_scale(b);
+  if (!ends) add_quantize(b, LAP_BUFFER_HIDDEN, LAP_INPUT_NORMED, b->plan->hidden_size);
+}
+
+/* ---- per-layer input ---- */
+
+static void list_gate_per_layer(builder *b) {
+  const lap_plan *plan = b->plan;
+  begin_run(b, NULL, "gate_per_layer_input");
+  lap_program_step *step = add(b, LAP_STEP_PER_LAYER_GATE, LAP_BY_ROWS);
+  step->weight[0] = LAP_WEIGHT_EMBED_PER_LAYER;
+  step->vector[0] = LAP_VECTOR_PER_LAYER_NORM;
+  step->scale[0] = plan->per_layer_embed_scale;
+  step->scale[1] = plan->per_layer_projection_scale;
+  changes(step, LAP_BUFFER_PLI, plan->per_layer_width);
+  changes(step, LAP_BUFFER_GATE, plan->per_layer_width);
+  writes_forms(step, LAP_INPUT_PER_LAYER, plan->per_layer_width);
+}
+
+static void list_per_layer_input(builder *b) {
+  const bool scales = b->layer->has_layer_scalar;
+  begin_run(b,
+            scales ? "h = scalar * (h + norm(W_back (gelu(W_gate h) * pli)))"
+                   : "h = (h + norm(W_back (gelu(W_gate h) * pli)))",
+            "per_layer_gate");
+  add_product(b, LAP_PLI_GATE, LAP_BUFFER_HIDDEN, LAP_INPUT_NORMED, LAP_BUFFER_GATE);
+  list_gate_per_layer(b);
+  show(b, "per_layer_input", LAP_BUFFER_PLI, b->plan->per_layer_width);
+  begin_run(b, NULL, "per_layer_back");
+  add_product(b, LAP_PLI_PROJECTION, LAP_BUFFER_GATE, LAP_INPUT_PER_LAYER, LAP_BUFFER_OUTPUT);
+  begin_run(b, NULL, "add_per_layer_input%s", scales ? "_scaled" : "");
+  add_back(b, LAP_POST_PLI_NORM);
+  if (scales) add_scale(b);
+}
+
+/* ---- parts ---- */
+
+static void list_layer(builder *b) {
+  list_attention(b);
+  list_feed_forward(b);
+  if (b->plan->per_layer_width) list_per_layer_input(b);
+  show(b, "layer", LAP_BUFFER_HIDDEN, b->plan->hidden_size);
+}
+
+static void list_beginning(builder *b) {
+  const lap_plan *plan = b->plan;
+  begin_run(b, NULL, "embed");
+  lap_program_step *step = add(b, LAP_STEP_EMBED, LAP_BY_ROWS);
+  step->weight[0] = LAP_WEIGHT_EMBED;
+  step->scale[0] = plan->embed_scale;
+  writes(step, LAP_BUFFER_HIDDEN, plan->hidden_size);
+  writes(step, LAP_BUFFER_COSINE_SLIDING, plan->rope[LAP_SLIDING].rotated_pairs);
+  writes(step, LAP_BUFFER_SINE_SLIDING, plan->rope[LAP_SLIDING].rotated_pairs);
+  writes(step, LAP_BUFFER_COSINE_FULL, plan->rope[LAP_FULL].rotated_pairs);
+  writes(step, LAP_BUFFER_SINE_FULL, plan->rope[LAP_FULL].rotated_pairs);
+  if (plan->per_layer_width) {
+    writes(step, LAP_BUFFER_EMBEDDED, plan->hidden_size);
+    writes_forms(step, LAP_INPUT_EMBEDDED, plan->hidden_size);
+  }
+  show(b, "embedding", LAP_BUFFER_HIDDEN, plan->hidden_size);
+}
+
+static void list_end(builder *b) {
+  const lap_plan *plan = b->plan;
+  begin_run(b, NULL, "norm_final");
+  add_norm_step(b, LAP_VECTOR_FINAL_NORM, LAP_INPUT_NORMED);
+  show(b, "final_norm", LAP_BUFFER_NORMED, plan->hidden_size);
+  begin_run(b, NULL, "give_hidden");
+  lap_program_step *step = add(b, LAP_STEP_GIVE_HIDDEN, LAP_BY_ONE);
+  reads(step, LAP_BUFFER_NORMED, plan->hidden_size);
+  writes(step, LAP_BUFFER_GIVEN, plan->hidden_size);
+  begin_run(b, NULL, "head");
+  step = add(b, LAP_STEP_HEAD, LAP_BY_OUTPUTS);
+  step->weight[0] = LAP_WEIGHT_HEAD;
+  step->scale[0] = plan->final_logit_softcapping;
+  reads_input(b, step, LAP_BUFFER_NORMED, LAP_INPUT_NORMED, plan->hidden_size);
+  writes(step, LAP_BUFFER_LOGITS, plan->vocab_size);
+}
+
+lap_status lap_program_list(lap_program *program, lap_error *error) {
+  builder b = {.program = program, .plan = program->plan};
+  for (int i = 0; i < program->parts; i++) {
+    begin_part(&b, &program->part[i]);
+    if (i == 0)
+      list_beginning(&b);
+    else if (i == program->parts - 1)
+      list_end(&b);
+    else
+      list_layer(&b);
+  }
+  return b.failed ? lap_fail(error, LAP_ERROR_MEMORY, "out of memory for the list of steps") : LAP_OK;
+}
