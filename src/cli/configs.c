@@ -3,7 +3,10 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#include "forge/forge.h"
 
 const char *const lap_config_names[] = {"e2b", "e4b", "12b", "26b-a4b", "31b", NULL};
 
@@ -14,6 +17,12 @@ bool lap_is_config_name(const char *text) {
   for (const char *const *name = lap_config_names; *name; name++)
     if (!strcmp(*name, text)) return true;
   return false;
+}
+
+bool lap_is_config(const char *operand) {
+  struct stat info;
+  if (!operand) return false;
+  return stat(operand, &info) == 0 ? S_ISREG(info.st_mode) : lap_is_config_name(operand);
 }
 
 /* Where the shipped configurations are: a path below the program's directory. */
@@ -53,4 +62,14 @@ lap_status lap_find_config(const char *operand, const char *kv_config, lap_confi
   int written = snprintf(out->kv_config, PATH_MAX, "%.*s.kv_config.json", stem, out->config);
   return written < PATH_MAX ? LAP_OK
                             : lap_fail(error, LAP_ERROR_ARGUMENT, "%s: the path is too long", operand);
+}
+
+lap_status lap_plan_config(const char *operand, lap_kv_mode kv, lap_plan **out, lap_error *error) {
+  lap_config_sources from;
+  *out = NULL;
+  lap_status status = lap_find_config(operand, NULL, &from, error);
+  if (status != LAP_OK) return status;
+  const lap_forge_options forge = {.config = from.config,
+                                   .kv_config = *from.kv_config ? from.kv_config : NULL};
+  return lap_forge_plan(&forge, kv, out, error);
 }

@@ -2,14 +2,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cli/configs.h"
 #include "cli/opened.h"
 #include "cli/support.h"
 #include "cut/generate.h"
 #include "cutter/cutter.h"
-#include "forge/forge.h"
 
 typedef struct settings {
   lap_engine_settings engine;
@@ -30,13 +28,8 @@ static const lap_option options[] = {
 
 static lap_status source_of_config(const char *operand, lap_kv_mode kv, char **source, size_t *length,
                                    lap_error *error) {
-  lap_config_sources from;
   lap_plan *plan = NULL;
-  lap_status status = lap_find_config(operand, NULL, &from, error);
-  if (status != LAP_OK) return status;
-  const lap_forge_options forge = {.config = from.config,
-                                   .kv_config = *from.kv_config ? from.kv_config : NULL};
-  status = lap_forge_plan(&forge, kv, &plan, error);
+  lap_status status = lap_plan_config(operand, kv, &plan, error);
   if (status == LAP_OK) status = lap_cut_generate(plan, operand, source, length, error);
   lap_plan_free(plan);
   return status;
@@ -54,20 +47,13 @@ static lap_status write_source(const char *path, const char *source, size_t leng
   return lap_fail(error, LAP_ERROR_IO, "--emit: %s: cannot be written", path);
 }
 
-/* A directory is a checkpoint; a name or a file is a configuration without weights. */
-static bool is_config(const char *operand) {
-  struct stat info;
-  if (!operand) return false;
-  return stat(operand, &info) == 0 ? S_ISREG(info.st_mode) : lap_is_config_name(operand);
-}
-
 static int emit(const char *operand, const settings *chosen) {
   lap_error error;
   char *source = NULL, *directory = NULL;
   size_t length = 0;
   const lap_model_options how = lap_model_options_of(chosen->engine.kv);
   lap_status status;
-  if (is_config(operand)) {
+  if (lap_is_config(operand)) {
     status = source_of_config(operand, how.kv, &source, &length, &error);
   } else {
     status = lap_find_model(operand, &directory, &error);
@@ -109,7 +95,7 @@ static int cut(const lap_verb *verb, int argc, char **argv) {
   int count, code;
   if (!lap_parse(verb, argc, argv, &chosen, &operand, &count, &code)) return code;
   if (chosen.emit) return emit(operand, &chosen);
-  if (is_config(operand))
+  if (lap_is_config(operand))
     return lap_usage_error(verb, "%s: is a configuration without weights: only --emit FILE is possible",
                            operand);
   lap_catch_interrupts();
