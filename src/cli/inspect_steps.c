@@ -6,7 +6,6 @@
 
 #include "base/text_buffer.h"
 #include "kernels/forms.h"
-#include "kernels/kv_planes.h"
 
 enum {
   DETAILS_COLUMN = 47,
@@ -56,16 +55,21 @@ static void print_buffers(FILE *out, const lap_program *program) {
 }
 
 static void print_inputs(FILE *out, const lap_program *program) {
-  static const char *const words[] = {"blocks of 64", "blocks of 64 in nibble order", "blocks of 32",
-                                      "blocks of 32 in nibble order"};
+  static const struct {
+    int form;
+    const char *words;
+  } list[] = {{LAP_FORM_64, "blocks of 64"},
+              {LAP_FORM_64_NIBBLE, "blocks of 64 in nibble order"},
+              {LAP_FORM_32, "blocks of 32"},
+              {LAP_FORM_32_NIBBLE, "blocks of 32 in nibble order"}};
   fprintf(out, "\nInputs of products: int16 codes, in the forms that weights read\n");
   for (int input = LAP_INPUT_NORMED; input < LAP_INPUTS; input++) {
     const char *comma = "";
     if (!program->forms[input]) continue;
     fprintf(out, "  %-16s ", lap_input_name((lap_product_input)input));
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-      if (!(program->forms[input] & (1 << i))) continue;
-      fprintf(out, "%s%s", comma, words[i]);
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+      if (!(program->forms[input] & list[i].form)) continue;
+      fprintf(out, "%s%s", comma, list[i].words);
       comma = ", ";
     }
     fputc('\n', out);

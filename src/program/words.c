@@ -1,7 +1,7 @@
 /* words.c: names, for people and for text that is generated. */
 #include <stdio.h>
 
-#include "kernels/kv_planes.h"
+#include "device/kv_layout.h"
 #include "program/program.h"
 
 const char *lap_step_kind_name(lap_step_kind kind) {
