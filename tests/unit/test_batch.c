@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cache/snapshot.h"
 #include "engine/batch.h"
 #include "engine/session.h"
 #include "support/check.h"
@@ -439,6 +440,9 @@ static void requests_out_of_bounds_are_refused(void **state) {
   expect_refused(batch, &request, "token 1", "512");
   request = (lap_job_request){ids, 5, NULL, -3, choose, ended, &c};
   expect_refused(batch, &request, "max_tokens", "-3");
+  const lap_origin of_nothing[5] = {[3] = {.index = 8}};
+  request = (lap_job_request){ids, 5, of_nothing, 3, choose, ended, &c};
+  expect_refused(batch, &request, "origin 3", "8");
   /* up to the limit a request runs, and ends there */
   client fits = client_for(model, ids, 45, 0, 2), full = client_for(model, ids, 50, 0, 3);
   run_one(batch, &fits);
@@ -972,15 +976,20 @@ static void damaged_and_foreign_files_are_counted_and_ignored(void **state) {
   c = run_stored(model, directory, ids, 80, 0, NULL);
   assert_int_equal(c.record.cached_tokens, 79); /* the run in between has written it anew */
 
+  data[8] = 1; /* the format's version: nothing is wrong with such a file */
+  write_file(directory, "lapidary-1.kv", data, bytes);
+  data[8] = LAP_SNAPSHOT_VERSION;
   c = run_stored(other, directory, ids, 80, 0, &stats);
   assert_int_equal(c.record.cached_tokens, 0);
-  assert_int_equal(stats.foreign, 1);
+  assert_int_equal(stats.foreign, 2); /* of another KV setting, of another version */
+  assert_int_equal(stats.damaged, 1);
   assert_int_equal(stats.files, 0);
   c = run_stored(other, directory, ids, 80, 0, NULL);
   assert_int_equal(c.record.cached_tokens, 79);
   c = run_stored(model, directory, ids, 80, 0, NULL);
   assert_int_equal(c.record.cached_tokens, 79);
   assert_int_equal(access(path_of("%s/somebody.else", directory), F_OK), 0);
+  assert_int_equal(access(path_of("%s/lapidary-1.kv", directory), F_OK), 0);
 
   for (size_t cut = 0; cut < bytes; cut += bytes / 17) { /* heads of every length */
     write_file(directory, names[0], data, cut);

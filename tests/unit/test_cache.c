@@ -542,6 +542,100 @@ static void snapshots_hold_copies_of_rings(void **state) {
   close_pebble(&other);
 }
 
+/* What stands beside the ids comes back; a session, which keeps ids alone, does not take it for ids. */
+static void snapshots_hold_origins(void **state) {
+  (void)state;
+  lap_error error;
+  const char *path = snapshot_path();
+  pebble writer = open_pebble(LAP_KV_CONFIG), reader = open_pebble(LAP_KV_CONFIG);
+  lap_origin given[STORY] = {[3] = {{1, 2, 3}, 0, 0}, [4] = {{1, 2, 3}, 1, 0xfedcba9876543210u}}, *origins;
+  const lap_origin zero[STORY] = {0};
+  const lap_keys keys = {story, given}, ids_alone = {story, zero};
+  for (int i = 5; i < STORY; i++) given[i].adapters = 5;
+  unsigned char fingerprint[LAP_MODEL_FINGERPRINT_BYTES];
+  expect_ok(lap_model_fingerprint(writer.model, fingerprint, &error), &error);
+  expect_ok(lap_session_eval(writer.session, story, STORY, 0, NULL, &error), &error);
+  expect_ok(lap_session_eval(reader.session, story, 3, 0, NULL, &error), &error);
+  const lap_kv *kv = writer.session->kv;
+  expect_ok(lap_snapshot_save(kv, NULL, 0, fingerprint, keys, path, &error), &error);
+
+  lap_snapshot_head head;
+  expect_ok(lap_snapshot_peek(reader.session->kv, fingerprint, path, &head, &error), &error);
+  assert_int_equal(head.bytes, lap_snapshot_bytes(kv, NULL, 0, keys));
+  assert_int_equal(head.length, STORY);
+  assert_memory_equal(head.tokens, story, sizeof story);
+  assert_memory_equal(head.origins, given, sizeof given);
+  lap_snapshot_head_free(&head);
+  expect_refused(&reader, path, LAP_ERROR_UNSUPPORTED, "origins");
+
+  int32_t *tokens;
+  int64_t length;
+  int count;
+  lap_rings *rings[LAP_SNAPSHOT_RINGS];
+  expect_ok(lap_snapshot_load(reader.session->kv, fingerprint, path, &tokens, &origins, &length, rings,
+                              &count, &error),
+            &error);
+  assert_int_equal(length, STORY);
+  assert_memory_equal(tokens, story, sizeof story);
+  assert_memory_equal(origins, given, sizeof given);
+  free(tokens);
+  free(origins);
+
+  /* zeros take no room */
+  assert_int_equal(lap_snapshot_bytes(kv, NULL, 0, keys) - lap_snapshot_bytes(kv, NULL, 0, ids_alone),
+                   32 * STORY);
+  expect_ok(lap_snapshot_save(kv, NULL, 0, fingerprint, ids_alone, path, &error), &error);
+  expect_ok(lap_snapshot_peek(kv, fingerprint, path, &head, &error), &error);
+  assert_int_equal(head.bytes, lap_snapshot_bytes(kv, NULL, 0, ids_alone));
+  assert_null(head.origins);
+  lap_snapshot_head_free(&head);
+  expect_ok(lap_session_restore(reader.session, path, &error), &error);
+  unlink(path);
+  close_pebble(&writer);
+  close_pebble(&reader);
+}
+
+/* Planes of several mebibytes, in rings that have wrapped and caches that have not: what is moved in runs
+ * stands where it stood. */
+static void snapshots_of_long_sequences_hold_every_position(void **state) {
+  (void)state;
+  enum {
+    POSITIONS = 20000,
+    WINDOW = 12000
+  };
+  lap_error error;
+  const char *path = snapshot_path();
+  for (int bits = 4; bits <= 16; bits *= 2) {
+    lap_layer layers[2] = {{.cache = 0}, {.cache = 1, .window = WINDOW}};
+    for (int i = 0; i < 2; i++) {
+      layers[i].kv_heads = KV_HEADS;
+      layers[i].head_dim = HEAD_DIM;
+      layers[i].kv_bits = bits == 16 ? 0 : bits;
+      layers[i].kv_group_size = 64;
+    }
+    const lap_plan plan = {.layers = 2, .caches = 2, .layer = layers, .vocab_size = 8};
+    const lap_bound bound = {device, &plan};
+    const unsigned char fingerprint[LAP_FINGERPRINT_BYTES] = {1};
+    int32_t *ids = calloc(POSITIONS, sizeof *ids), *tokens;
+    int64_t length;
+    lap_kv *kv;
+    expect_ok(lap_kv_create(&bound, false, &kv, &error), &error);
+    for (int64_t at = 0; at < POSITIONS; at += 500)
+      for (int i = 0; i < 2; i++) append(kv->cache[i], 500);
+    expect_ok(lap_kv_save(kv, fingerprint, ids, path, &error), &error);
+    lap_kv_destroy(kv);
+    expect_ok(lap_kv_create(&bound, false, &kv, &error), &error);
+    expect_ok(lap_kv_load(kv, fingerprint, path, &tokens, &length, &error), &error);
+    assert_int_equal(length, POSITIONS);
+    for (int64_t p = 0; p < POSITIONS; p++) assert_true(holds(kv->cache[0], p));
+    for (int64_t p = POSITIONS - WINDOW; p < POSITIONS; p++) assert_true(holds(kv->cache[1], p));
+    lap_kv_destroy(kv);
+    free(ids);
+    free(tokens);
+  }
+  unlink(path);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(queries_find_the_positions_that_mlx_attends),
@@ -556,6 +650,8 @@ int main(void) {
       cmocka_unit_test(a_failed_save_leaves_the_old_file_whole),
       cmocka_unit_test(a_sequence_goes_back_by_copies_of_its_rings),
       cmocka_unit_test(snapshots_hold_copies_of_rings),
+      cmocka_unit_test(snapshots_hold_origins),
+      cmocka_unit_test(snapshots_of_long_sequences_hold_every_position),
   };
   return cmocka_run_group_tests(tests, open_device, close_device);
 }

@@ -1,8 +1,10 @@
 /* Files that lie: each is refused with a message that names the file and the field, under the
  * sanitizers, and leaves nothing allocated. */
+#include <nettle/sha2.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cache/snapshot.h"
 #include "checkpoint/plan.h"
 #include "support/check.h"
 #include "support/checkpoint_writer.h"
@@ -608,6 +610,173 @@ static void generation_configs_that_lie(void **state) {
   checkpoint_free(&made);
 }
 
+/* ---- snapshots ---- */
+
+enum {
+  SNAPSHOT_TOKENS = 12,
+  SNAPSHOT_HEADER = 68,
+  SNAPSHOT_IDS = SNAPSHOT_HEADER + 2 * 48, /* after a record for each of two caches */
+  SNAPSHOT_ORIGINS = SNAPSHOT_IDS + 4 * SNAPSHOT_TOKENS,
+  SNAPSHOT_ROWS = SNAPSHOT_ORIGINS + 32 * SNAPSHOT_TOKENS
+};
+
+static const unsigned char snapshot_fingerprint[LAP_FINGERPRINT_BYTES] = {3};
+
+/* A growing cache and a ring of a model of two layers, with zeros in them; `bound` gets what they stand on.
+ */
+static lap_kv *filled_caches(lap_bound *bound) {
+  static lap_layer layers[2] = {{.kv_heads = 1, .head_dim = 64, .cache = 0},
+                                {.kv_heads = 1, .head_dim = 64, .cache = 1, .window = 16}};
+  static const lap_plan plan = {.layers = 2, .caches = 2, .layer = layers, .vocab_size = 64};
+  static const unsigned char zeros[SNAPSHOT_TOKENS * 128];
+  lap_error error;
+  lap_kv *kv;
+  bound->plan = &plan;
+  expect_ok(lap_device_open("cpu", NULL, &bound->device, &error), &error);
+  expect_ok(lap_kv_create(bound, false, &kv, &error), &error);
+  for (int i = 0; i < kv->caches; i++) {
+    expect_ok(lap_cache_load_begin(kv->cache[i], 0, SNAPSHOT_TOKENS, &error), &error);
+    for (int plane = 0; plane < lap_cache_planes(kv->cache[i]); plane++)
+      expect_ok(lap_cache_load(kv->cache[i], plane, zeros, &error), &error);
+  }
+  return kv;
+}
+
+/* Puts the checksum of what precedes it at the end, so that nothing but the lie itself is wrong. */
+static void sign(unsigned char *data, size_t bytes) {
+  struct sha256_ctx hash;
+  sha256_init(&hash);
+  sha256_update(&hash, bytes - SHA256_DIGEST_SIZE, data);
+  sha256_digest(&hash, SHA256_DIGEST_SIZE, data + bytes - SHA256_DIGEST_SIZE);
+}
+
+static lap_status load_snapshot(lap_kv *kv, const char *path, lap_error *error) {
+  int32_t *tokens;
+  lap_origin *origins;
+  lap_rings *rings[LAP_SNAPSHOT_RINGS];
+  int64_t length;
+  int count;
+  lap_status status =
+      lap_snapshot_load(kv, snapshot_fingerprint, path, &tokens, &origins, &length, rings, &count, error);
+  for (int i = 0; status == LAP_OK && i < count; i++) lap_rings_destroy(rings[i]);
+  free(tokens);
+  free(origins);
+  return status;
+}
+
+static lap_status peek_snapshot(const lap_kv *kv, const char *path, lap_error *error) {
+  lap_snapshot_head head;
+  lap_status status = lap_snapshot_peek(kv, snapshot_fingerprint, path, &head, error);
+  lap_snapshot_head_free(&head);
+  return status;
+}
+
+/* The whole reader and the one of heads say the same. */
+static void expect_snapshot_refused(lap_kv *kv, const char *directory, const unsigned char *data,
+                                    size_t bytes, lap_status expected, const char *field) {
+  write_file(directory, "a.snapshot", data, bytes);
+  const char *path = path_of("%s/a.snapshot", directory);
+  lap_error error = {0};
+  lap_status status = load_snapshot(kv, path, &error);
+  expect_refused(status, &error, path, field);
+  assert_int_equal(status, expected);
+  assert_int_equal(lap_kv_length(kv), SNAPSHOT_TOKENS);
+  error = (lap_error){0};
+  status = peek_snapshot(kv, path, &error);
+  expect_refused(status, &error, path, field);
+  assert_int_equal(status, expected);
+}
+
+/* A snapshot of `kv`, whose rows 3 to 6 are a picture's, read back. */
+static unsigned char *good_snapshot(const lap_kv *kv, const char *directory, bool with_origins,
+                                    size_t *bytes) {
+  lap_error error;
+  const int32_t ids[SNAPSHOT_TOKENS] = {2, 5, 7};
+  lap_origin origins[SNAPSHOT_TOKENS] = {0};
+  for (int i = 3; i < 7; i++) origins[i] = (lap_origin){{9, 9}, i - 3, 0};
+  const lap_keys keys = {ids, with_origins ? origins : NULL};
+  const char *path = path_of("%s/good.snapshot", directory);
+  expect_ok(lap_snapshot_save(kv, NULL, 0, snapshot_fingerprint, keys, path, &error), &error);
+  return read_all(path, bytes);
+}
+
+static void snapshots_that_lie(void **state) {
+  (void)state;
+  static const struct {
+    size_t at;
+    int bytes; /* of the field */
+    uint64_t value;
+    lap_status status;
+    const char *field;
+  } cases[] = {
+      {8, 4, 1, LAP_ERROR_STATE, "version: 1, this program reads 2"},
+      {8, 4, 3, LAP_ERROR_STATE, "version: 3"},
+      {12, 4, 3, LAP_ERROR_STATE, "header: made with another KV setting"},
+      {16, 8, 13, LAP_ERROR_FORMAT, "cache 0: holds positions"},
+      {16, 8, 1000, LAP_ERROR_FORMAT, "header: length 1000"},
+      {16, 8, UINT64_MAX, LAP_ERROR_FORMAT, "header: length -1"},
+      {16, 8, UINT64_MAX / 36 + 1, LAP_ERROR_FORMAT, "header: length"}, /* times 36: a small number */
+      {24, 1, 4, LAP_ERROR_STATE, "fingerprint"},
+      {56, 4, 0, LAP_ERROR_FORMAT, "size: "}, /* origins that nobody announces */
+      {56, 4, 6, LAP_ERROR_FORMAT, "header: flags 0x6"},
+      {56, 4, 0x80000002, LAP_ERROR_FORMAT, "header: flags 0x80000002"},
+      {60, 4, 17, LAP_ERROR_FORMAT, "header: 17 copies"},
+      {64, 4, 2, LAP_ERROR_STATE, "contract: made by version 2 of the arithmetic, this program's is 1"},
+      {64, 4, 0, LAP_ERROR_STATE, "contract: "},
+      {SNAPSHOT_IDS, 4, 64, LAP_ERROR_FORMAT, "token 0: id 64"},
+      {SNAPSHOT_ORIGINS + 4 * 32 + 16, 8, UINT64_MAX, LAP_ERROR_FORMAT, "origin 4: index -1"},
+      {SNAPSHOT_ORIGINS + 8 * 32 + 16, 8, 1, LAP_ERROR_FORMAT, "origin 8: index 1"}, /* of no content */
+      {SNAPSHOT_ORIGINS + 6 * 32, 2, 0, LAP_ERROR_FORMAT, "origin 6: index 3"},      /* neither */
+  };
+  char *directory = make_directory();
+  lap_bound bound;
+  lap_kv *kv = filled_caches(&bound);
+  lap_error error;
+  size_t bytes, plain_bytes;
+  unsigned char *good = good_snapshot(kv, directory, true, &bytes),
+                *plain = good_snapshot(kv, directory, false, &plain_bytes), *data = malloc(bytes);
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    memcpy(data, good, bytes);
+    for (int b = 0; b < cases[i].bytes; b++)
+      data[cases[i].at + (size_t)b] = (unsigned char)(cases[i].value >> (8 * b));
+    sign(data, bytes);
+    expect_snapshot_refused(kv, directory, data, bytes, cases[i].status, cases[i].field);
+  }
+  memcpy(data, good, bytes); /* the version comes before the checksum, the magic before the version */
+  data[8] = 1;
+  expect_snapshot_refused(kv, directory, data, bytes, LAP_ERROR_STATE, "version: 1");
+  data[0] = 'l';
+  expect_snapshot_refused(kv, directory, data, bytes, LAP_ERROR_FORMAT, "magic");
+  memcpy(data, good, bytes); /* an origin too few */
+  memmove(data + SNAPSHOT_ORIGINS, data + SNAPSHOT_ORIGINS + 32, bytes - SNAPSHOT_ORIGINS - 32);
+  sign(data, bytes - 32);
+  expect_snapshot_refused(kv, directory, data, bytes - 32, LAP_ERROR_FORMAT, "size: ");
+  plain[56] = 2; /* origins announced that are not there */
+  sign(plain, plain_bytes);
+  expect_snapshot_refused(kv, directory, plain, plain_bytes, LAP_ERROR_FORMAT, "size: ");
+
+  random_source source = {17};
+  int accepted = 0;
+  const char *path = path_of("%s/a.snapshot", directory);
+  for (int trial = 0; trial < 1000; trial++) { /* any byte of the head: refused by name, or of no harm */
+    memcpy(data, good, bytes);
+    data[8 + random_below(&source, SNAPSHOT_ROWS - 8)] = (unsigned char)random_bits(&source);
+    sign(data, bytes);
+    write_file(directory, "a.snapshot", data, bytes);
+    error = (lap_error){0};
+    if (load_snapshot(kv, path, &error) == LAP_OK)
+      accepted++;
+    else
+      assert_non_null(strstr(error.message, path));
+    if (peek_snapshot(kv, path, &error) != LAP_OK) assert_non_null(strstr(error.message, path));
+  }
+  assert_in_range(accepted, 1, 999); /* another id or hash is no lie that a reader could see */
+  free(good), free(plain), free(data);
+  lap_kv_destroy(kv);
+  bound.device->driver->close(bound.device);
+  remove_directory(directory);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(header_lengths_that_cannot_be),
@@ -633,6 +802,7 @@ int main(void) {
       cmocka_unit_test(vectors_of_another_length),
       cmocka_unit_test(kv_configs_that_lie),
       cmocka_unit_test(generation_configs_that_lie),
+      cmocka_unit_test(snapshots_that_lie),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
