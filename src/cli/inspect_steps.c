@@ -112,7 +112,7 @@ static void add_heads(lap_text *text, const lap_heads *heads, lap_step_kind kind
     lap_text_add(text, "; %d heads of %d", heads->kv_heads, heads->head_dim);
   else
     lap_text_add(text, "; %d heads of %d over %d", heads->heads, heads->head_dim, heads->kv_heads);
-  if (kind == LAP_STEP_ATTEND) lap_text_add(text, heads->window ? ", window %d" : "", heads->window);
+  if (kind == LAP_STEP_ATTEND && heads->window) lap_text_add(text, ", window %d", heads->window);
   if (kind != LAP_STEP_ATTEND) lap_text_add(text, ", %d pairs turn", heads->pairs);
   if (kind == LAP_STEP_WRITE_KEYS && heads->k_eq_v) lap_text_add(text, ", v is k");
   if (kind == LAP_STEP_ROTATE_QUERIES) return;
