@@ -18,7 +18,6 @@ static const lap_cpu_device *inside(const lap_device *device) {
 /* ---- the device ---- */
 
 static lap_status open(const lap_device_options *options, lap_device **out, lap_error *error) {
-  extern const lap_driver lap_cpu_driver;
   *out = NULL;
   lap_cpu_device *cpu = calloc(1, sizeof *cpu);
   if (!cpu) return lap_fail(error, LAP_ERROR_MEMORY, "out of memory for a device");
@@ -167,6 +166,7 @@ static lap_status bind(lap_device *device, const lap_plan *plan, const lap_tenso
   cpu->monolith = monolith_for(cpu->kernels);
   cpu->tensors = tensors;
   lap_status status = lap_cut_fingerprint(plan, cpu->cut.fingerprint, error);
+  if (status == LAP_OK) status = lap_cut_structure(plan, cpu->cut.structure, error);
   if (status == LAP_OK) lap_registry_find(cpu->kernels->name, &cpu->cut);
   if (status == LAP_OK && tensors) status = lap_weights_bind(plan, tensors, &cpu->weights, error);
   if (status == LAP_OK) status = make_frequencies(cpu, error);
@@ -194,6 +194,7 @@ static lap_status load_cut(lap_bound *bound, const char *path, lap_error *error)
   lap_cpu_bound *cpu = lap_cpu_of(bound);
   lap_found_cut found = {0};
   memcpy(found.fingerprint, cpu->cut.fingerprint, sizeof found.fingerprint);
+  memcpy(found.structure, cpu->cut.structure, sizeof found.structure);
   if (!lap_registry_load(path, cpu->kernels->name, &found))
     return lap_fail(error, LAP_ERROR_FORMAT, "%s", found.why);
   lap_registry_release(&cpu->cut);
@@ -201,7 +202,6 @@ static lap_status load_cut(lap_bound *bound, const char *path, lap_error *error)
   return LAP_OK;
 }
 
-extern const lap_driver lap_cpu_driver;
 const lap_driver lap_cpu_driver = {
     .name = "cpu",
     .open = open,

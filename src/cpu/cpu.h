@@ -8,6 +8,8 @@
 #include "device/device.h"
 #include "kernels/kernels.h"
 
+extern const lap_driver lap_cpu_driver;
+
 typedef struct lap_cpu_device {
   lap_device device;
   const lap_kernels *kernels;

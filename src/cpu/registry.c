@@ -14,6 +14,7 @@
 
 #include "base/bytes.h"
 #include "builtin_cuts.h"
+#include "program/fingerprint.h"
 
 static bool __attribute__((format(printf, 2, 3))) refuse(lap_found_cut *found, const char *format, ...) {
   va_list arguments;
@@ -28,17 +29,11 @@ static bool __attribute__((format(printf, 2, 3))) refuse(lap_found_cut *found, c
 static const char seal_magic[8] = {'l', 'a', 'p', 'c', 'u', 't', '\r', '\n'};
 
 enum {
-  SEAL_ABI = 8,
-  SEAL_CONTRACT = 12,
-  SEAL_FINGERPRINT = 16,
-  SEAL_BYTES = 32, /* of the object, 64 bits */
-  SEAL_HASH = 40,
+  SEAL_FINGERPRINT = 8, /* covers structure and sources */
+  SEAL_BYTES = 24,      /* of the object, 64 bits */
+  SEAL_HASH = 32,
   MAX_OBJECT_BYTES = 64 << 20
 };
-
-static void put_u32(unsigned char *at, uint32_t value) {
-  memcpy(at, &value, sizeof value);
-}
 
 /* Of everything before it, the seal's own first part included. */
 static void hash_object(const unsigned char *data, size_t bytes, const unsigned char *seal,
@@ -54,8 +49,6 @@ void lap_registry_seal(const char *fingerprint, const unsigned char *data, size_
                        unsigned char seal[LAP_CUT_SEAL_BYTES]) {
   uint64_t length = bytes;
   memcpy(seal, seal_magic, sizeof seal_magic);
-  put_u32(seal + SEAL_ABI, LAP_PASS_ABI);
-  put_u32(seal + SEAL_CONTRACT, LAP_KERNEL_CONTRACT);
   memcpy(seal + SEAL_FINGERPRINT, fingerprint, LAP_PLAN_FINGERPRINT_BYTES - 1);
   memcpy(seal + SEAL_BYTES, &length, sizeof length);
   hash_object(data, bytes, seal, seal + SEAL_HASH);
@@ -67,11 +60,6 @@ static bool check_seal(const char *path, const unsigned char *data, size_t bytes
   uint8_t digest[SHA256_DIGEST_SIZE];
   if (memcmp(seal, seal_magic, sizeof seal_magic) != 0)
     return refuse(found, "%s: is damaged or no cut: it has no seal at its end", path);
-  if (lap_load_u32(seal + SEAL_ABI) != LAP_PASS_ABI ||
-      lap_load_u32(seal + SEAL_CONTRACT) != LAP_KERNEL_CONTRACT)
-    return refuse(found, "%s: was made for another version of the interface (%u.%u, this is %d.%d)", path,
-                  lap_load_u32(seal + SEAL_ABI), lap_load_u32(seal + SEAL_CONTRACT), LAP_PASS_ABI,
-                  LAP_KERNEL_CONTRACT);
   if (memcmp(seal + SEAL_FINGERPRINT, found->fingerprint, LAP_PLAN_FINGERPRINT_BYTES - 1) != 0)
     return refuse(found, "%s: is the cut of %.16s", path, (const char *)seal + SEAL_FINGERPRINT);
   hash_object(data, bytes - LAP_CUT_SEAL_BYTES, seal, digest);
@@ -138,9 +126,9 @@ static bool check_object(const char *path, int fd, lap_found_cut *found) {
 
 /* ---- loading ---- */
 
-static bool fits(const lap_cut *code, const char *fingerprint, const char *isa) {
-  return code->abi == LAP_PASS_ABI && code->contract == LAP_KERNEL_CONTRACT &&
-         strcmp(code->fingerprint, fingerprint) == 0 && strcmp(code->isa, isa) == 0;
+static bool fits(const lap_cut *code, const char *structure, const char *isa) {
+  return strcmp(code->sources, lap_cut_sources) == 0 && strcmp(code->structure, structure) == 0 &&
+         strcmp(code->isa, isa) == 0;
 }
 
 enum {
@@ -163,10 +151,10 @@ static bool link_object(const char *path, int fd, const char *isa, lap_found_cut
   name_descriptor(fd, name);
   void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
   if (!handle) return refuse(found, "%s: cannot be loaded: %s", path, dlerror());
-  snprintf(name, sizeof name, "lap_cut_%s_%s", found->fingerprint, isa);
+  snprintf(name, sizeof name, "lap_cut_%s_%s", found->structure, isa);
   const lap_cut *code = dlsym(handle, name);
   char *copy = strdup(path);
-  if (!code || !copy || !fits(code, found->fingerprint, isa)) {
+  if (!code || !copy || !fits(code, found->structure, isa)) {
     free(copy);
     dlclose(handle);
     return refuse(found, "%s: holds no code for %s", path, isa);
@@ -190,11 +178,11 @@ bool lap_registry_load(const char *path, const char *isa, lap_found_cut *found) 
 void lap_registry_find(const char *isa, lap_found_cut *found) {
   bool elsewhere = false; /* built in, for another instruction set */
   for (size_t i = 0; builtin_cuts[i]; i++) {
-    if (fits(builtin_cuts[i], found->fingerprint, isa)) {
+    if (fits(builtin_cuts[i], found->structure, isa)) {
       found->code = builtin_cuts[i];
       return;
     }
-    elsewhere |= strcmp(builtin_cuts[i]->fingerprint, found->fingerprint) == 0;
+    elsewhere |= strcmp(builtin_cuts[i]->structure, found->structure) == 0;
   }
   char *path = lap_registry_object(found->fingerprint, isa);
   if (path && access(path, F_OK) == 0)

@@ -14,22 +14,24 @@
 #include "pass/pass.h"
 
 enum {
-  LAP_CUT_SEAL_BYTES = 72,
+  LAP_CUT_SEAL_BYTES = 64,
   LAP_CUT_WHY = 320
 };
 
 typedef struct lap_found_cut {
-  char fingerprint[LAP_PLAN_FINGERPRINT_BYTES];
+  char fingerprint[LAP_PLAN_FINGERPRINT_BYTES]; /* program/fingerprint.h */
+  char structure[LAP_PLAN_FINGERPRINT_BYTES];
   const lap_cut *code;   /* NULL: there is none */
   void *handle;          /* of a loaded object */
   char *path;            /* of a loaded object, malloc'd; NULL if built in */
   char why[LAP_CUT_WHY]; /* there is none: the reason, in one line */
 } lap_found_cut;
 
-/* Looks for the cut of `found->fingerprint` for the instruction set `isa`: built in first, then stored. */
+/* Looks for the cut of `found->fingerprint` and `found->structure` for the instruction set `isa`: built in
+ * first, then stored. */
 void lap_registry_find(const char *isa, lap_found_cut *found);
 
-/* Loads the object at `path` for found->fingerprint, as lap_registry_find does; true on success. */
+/* Loads the object at `path` for the same, as lap_registry_find does; true on success. */
 bool lap_registry_load(const char *path, const char *isa, lap_found_cut *found);
 
 /* Nobody but the user and root can have put an object at `path`: the directory that it stands in and the one

@@ -194,7 +194,7 @@ static void add_forward(generator *g, lap_text *out) {
   lap_text_add(out, "%s}\n\n", lap_text_data(&g->end));
 }
 
-static void add_entry(const generator *g, const char *fingerprint, lap_text *out) {
+static void add_entry(const generator *g, const char *structure, lap_text *out) {
   const lap_plan *plan = g->plan;
   lap_text_add(out, "static const lap_cut_cache caches[] = {\n");
   for (int i = 0; i < plan->layers; i++) {
@@ -208,28 +208,26 @@ static void add_entry(const generator *g, const char *fingerprint, lap_text *out
                "};\n\n"
                "extern LAP_CUT_EXPORT const lap_cut LAP_ISA(lap_cut_%s);\n"
                "const lap_cut LAP_ISA(lap_cut_%s) = {\n"
-               "    .abi = LAP_PASS_ABI,\n"
-               "    .contract = LAP_KERNEL_CONTRACT,\n"
-               "    .fingerprint = \"%s\",\n"
+               "    .sources = LAP_CUT_SOURCES,\n"
+               "    .structure = \"%s\",\n"
                "    .isa = LAP_ISA_NAME,\n"
                "    .caches = %d,\n"
                "    .cache = caches,\n"
                "    .code = {arena_bytes, forward},\n"
                "};\n",
-               fingerprint, fingerprint, fingerprint, plan->caches);
+               structure, structure, structure, plan->caches);
 }
 
 /* ---- the whole file ---- */
 
-static void add_head_comment(const generator *g, const char *name, const char *fingerprint, lap_text *out) {
+static void add_head_comment(const generator *g, const char *name, const char *structure, lap_text *out) {
   const lap_plan *plan = g->plan;
   const lap_word embed = lap_weight_word(&plan->embed);
   lap_text_add(out,
                "/* Generated, do not edit. Made again by\n *     lapidary cut %.100s --emit FILE\n *\n"
                " * The forward pass of %s: %d layers, hidden %d, vocabulary %d, embedding %s.\n"
-               " * Fingerprint %s; generator %d, pass interface %d, kernel contract %d.\n *\n",
-               name, name, plan->layers, plan->hidden_size, plan->vocab_size, embed.text, fingerprint,
-               LAP_GENERATOR_VERSION, LAP_PASS_ABI, LAP_KERNEL_CONTRACT);
+               " * Structure %s.\n *\n",
+               name, name, plan->layers, plan->hidden_size, plan->vocab_size, embed.text, structure);
   lap_text_add(
       out,
       " * Read `forward` at the end first. A kind of layer is named by what it is: it computes its own\n"
@@ -264,11 +262,13 @@ static void add_section(const generator *g, lap_section section, lap_text *out) 
   lap_text_add(out, "%s", text->data);
 }
 
-static void assemble(generator *g, const char *name, const char *fingerprint, lap_text *out) {
+static void assemble(generator *g, const char *name, const char *structure, lap_text *out) {
   lap_text forward = {0};
   add_forward(g, &forward); /* may still ask for products */
-  add_head_comment(g, name, fingerprint, out);
-  lap_text_add(out, "%s#include \"pass/head.h\"\n#include \"pass/rows.h\"\n#include \"pass/step.h\"\n\n",
+  add_head_comment(g, name, structure, out);
+  lap_text_add(out,
+               "%s#include \"pass/head.h\"\n#include \"pass/rows.h\"\n#include \"pass/step.h\"\n"
+               "#include \"cut_sources.h\"\n\n",
                has_experts(g) ? "#include \"pass/experts.h\"\n" : "");
   add_sizes(g, out);
   add_places(g, out);
@@ -281,19 +281,19 @@ static void assemble(generator *g, const char *name, const char *fingerprint, la
   lap_text_add(out, "%s", lap_text_data(&forward));
   if (forward.failed || g->beginning.failed || g->end.failed) g->emitter.writer.failed = true;
   lap_text_free(&forward);
-  add_entry(g, fingerprint, out);
+  add_entry(g, structure, out);
 }
 
 static lap_status write_source(generator *g, const char *name, lap_text *out, lap_error *error) {
-  char fingerprint[LAP_PLAN_FINGERPRINT_BYTES];
+  char structure[LAP_PLAN_FINGERPRINT_BYTES];
   lap_status status = lap_program_build(g->plan, &g->program, error);
-  if (status == LAP_OK) status = lap_cut_fingerprint(g->plan, fingerprint, error);
+  if (status == LAP_OK) status = lap_cut_structure(g->plan, structure, error);
   if (status != LAP_OK) return status;
   g->names = calloc((size_t)g->program->parts, sizeof *g->names);
   if (!g->names) return lap_fail(error, LAP_ERROR_MEMORY, "out of memory for generated code");
   g->emitter.program = g->program;
   define_parts(g);
-  assemble(g, name, fingerprint, out);
+  assemble(g, name, structure, out);
   return lap_writer_status(&g->emitter.writer, error);
 }
 

@@ -22,6 +22,7 @@
 #include "cut/generate.h"
 #include "cutter/embedded.h"
 #include "model/model.h"
+#include "program/fingerprint.h"
 
 enum {
   MAX_WORDS = 64,
@@ -139,7 +140,10 @@ static lap_status write_in(const cutting *c, const char *name, const void *data,
 }
 
 static lap_status write_sources(const cutting *c) {
+  char sources[64];
+  int length = snprintf(sources, sizeof sources, "#define LAP_CUT_SOURCES \"%s\"\n", lap_cut_sources);
   lap_status status = write_in(c, "cut.c", c->source, c->source_bytes);
+  if (status == LAP_OK) status = write_in(c, "cut_sources.h", sources, (size_t)length);
   for (const lap_embedded *file = lap_embedded_files; status == LAP_OK && file->path; file++)
     status = write_in(c, file->path, file->data, file->bytes);
   return status;

@@ -2,7 +2,7 @@
  *     lapidary cut 12b --emit FILE
  *
  * The forward pass of 12b: 48 layers, hidden 3840, vocabulary 262144, embedding 4g64.
- * Fingerprint 46e8234c838f7221; generator 2, pass interface 2, kernel contract 1.
+ * Structure c57a861b25c1456f.
  *
  * Read `forward` at the end first. A kind of layer is named by what it is: it computes its own
  * keys and values (donor) or reads those of another layer (sharer); its attention (sliding, full);
@@ -17,6 +17,7 @@
 #include "pass/head.h"
 #include "pass/rows.h"
 #include "pass/step.h"
+#include "cut_sources.h"
 
 /* ---- sizes; quantized forms of products' inputs are those of pass/parallel.h ---- */
 
@@ -450,11 +451,10 @@ static const lap_cut_cache caches[] = {
     {.kv_heads = 1, .head_dim = 512, .window = 0, .bits = 8, .group_size = 64},
 };
 
-extern LAP_CUT_EXPORT const lap_cut LAP_ISA(lap_cut_46e8234c838f7221);
-const lap_cut LAP_ISA(lap_cut_46e8234c838f7221) = {
-    .abi = LAP_PASS_ABI,
-    .contract = LAP_KERNEL_CONTRACT,
-    .fingerprint = "46e8234c838f7221",
+extern LAP_CUT_EXPORT const lap_cut LAP_ISA(lap_cut_c57a861b25c1456f);
+const lap_cut LAP_ISA(lap_cut_c57a861b25c1456f) = {
+    .sources = LAP_CUT_SOURCES,
+    .structure = "c57a861b25c1456f",
     .isa = LAP_ISA_NAME,
     .caches = 48,
     .cache = caches,

@@ -2,7 +2,7 @@
  *     lapidary cut 26b-a4b --emit FILE
  *
  * The forward pass of 26b-a4b: 30 layers, hidden 2816, vocabulary 262144, embedding 4g64.
- * Fingerprint ed0e9797501373ff; generator 2, pass interface 2, kernel contract 1.
+ * Structure c0f65637c794c8c6.
  *
  * Read `forward` at the end first. A kind of layer is named by what it is: it computes its own
  * keys and values (donor) or reads those of another layer (sharer); its attention (sliding, full);
@@ -18,6 +18,7 @@
 #include "pass/head.h"
 #include "pass/rows.h"
 #include "pass/step.h"
+#include "cut_sources.h"
 
 /* ---- sizes; quantized forms of products' inputs are those of pass/parallel.h ---- */
 
@@ -469,11 +470,10 @@ static const lap_cut_cache caches[] = {
     {.kv_heads = 2, .head_dim = 512, .window = 0, .bits = 8, .group_size = 64},
 };
 
-extern LAP_CUT_EXPORT const lap_cut LAP_ISA(lap_cut_ed0e9797501373ff);
-const lap_cut LAP_ISA(lap_cut_ed0e9797501373ff) = {
-    .abi = LAP_PASS_ABI,
-    .contract = LAP_KERNEL_CONTRACT,
-    .fingerprint = "ed0e9797501373ff",
+extern LAP_CUT_EXPORT const lap_cut LAP_ISA(lap_cut_c0f65637c794c8c6);
+const lap_cut LAP_ISA(lap_cut_c0f65637c794c8c6) = {
+    .sources = LAP_CUT_SOURCES,
+    .structure = "c0f65637c794c8c6",
     .isa = LAP_ISA_NAME,
     .caches = 30,
     .cache = caches,

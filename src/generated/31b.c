@@ -2,7 +2,7 @@
  *     lapidary cut 31b --emit FILE
  *
  * The forward pass of 31b: 60 layers, hidden 5376, vocabulary 262144, embedding 4g64.
- * Fingerprint 116af43ed1479e3c; generator 2, pass interface 2, kernel contract 1.
+ * Structure f19aa26c7c3bb9af.
  *
  * Read `forward` at the end first. A kind of layer is named by what it is: it computes its own
  * keys and values (donor) or reads those of another layer (sharer); its attention (sliding, full);
@@ -17,6 +17,7 @@
 #include "pass/head.h"
 #include "pass/rows.h"
 #include "pass/step.h"
+#include "cut_sources.h"
 
 /* ---- sizes; quantized forms of products' inputs are those of pass/parallel.h ---- */
 
@@ -474,11 +475,10 @@ static const lap_cut_cache caches[] = {
     {.kv_heads = 4, .head_dim = 512, .window = 0, .bits = 8, .group_size = 64},
 };
 
-extern LAP_CUT_EXPORT const lap_cut LAP_ISA(lap_cut_116af43ed1479e3c);
-const lap_cut LAP_ISA(lap_cut_116af43ed1479e3c) = {
-    .abi = LAP_PASS_ABI,
-    .contract = LAP_KERNEL_CONTRACT,
-    .fingerprint = "116af43ed1479e3c",
+extern LAP_CUT_EXPORT const lap_cut LAP_ISA(lap_cut_f19aa26c7c3bb9af);
+const lap_cut LAP_ISA(lap_cut_f19aa26c7c3bb9af) = {
+    .sources = LAP_CUT_SOURCES,
+    .structure = "f19aa26c7c3bb9af",
     .isa = LAP_ISA_NAME,
     .caches = 60,
     .cache = caches,

@@ -2,7 +2,7 @@
  *     lapidary cut e2b --emit FILE
  *
  * The forward pass of e2b: 35 layers, hidden 1536, vocabulary 262144, embedding 4g64.
- * Fingerprint 874499ec37cb0271; generator 2, pass interface 2, kernel contract 1.
+ * Structure c4188b4d8e165de1.
  *
  * Read `forward` at the end first. A kind of layer is named by what it is: it computes its own
  * keys and values (donor) or reads those of another layer (sharer); its attention (sliding, full);
@@ -20,6 +20,7 @@
 #include "pass/head.h"
 #include "pass/rows.h"
 #include "pass/step.h"
+#include "cut_sources.h"
 
 /* ---- sizes; quantized forms of products' inputs are those of pass/parallel.h ---- */
 
@@ -594,11 +595,10 @@ static const lap_cut_cache caches[] = {
     {.kv_heads = 1, .head_dim = 512, .window = 0, .bits = 8, .group_size = 64},
 };
 
-extern LAP_CUT_EXPORT const lap_cut LAP_ISA(lap_cut_874499ec37cb0271);
-const lap_cut LAP_ISA(lap_cut_874499ec37cb0271) = {
-    .abi = LAP_PASS_ABI,
-    .contract = LAP_KERNEL_CONTRACT,
-    .fingerprint = "874499ec37cb0271",
+extern LAP_CUT_EXPORT const lap_cut LAP_ISA(lap_cut_c4188b4d8e165de1);
+const lap_cut LAP_ISA(lap_cut_c4188b4d8e165de1) = {
+    .sources = LAP_CUT_SOURCES,
+    .structure = "c4188b4d8e165de1",
     .isa = LAP_ISA_NAME,
     .caches = 15,
     .cache = caches,

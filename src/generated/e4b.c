@@ -2,7 +2,7 @@
  *     lapidary cut e4b --emit FILE
  *
  * The forward pass of e4b: 42 layers, hidden 2560, vocabulary 262144, embedding 4g64.
- * Fingerprint 1906e7f700beffb1; generator 2, pass interface 2, kernel contract 1.
+ * Structure e0344e7f86f9d151.
  *
  * Read `forward` at the end first. A kind of layer is named by what it is: it computes its own
  * keys and values (donor) or reads those of another layer (sharer); its attention (sliding, full);
@@ -22,6 +22,7 @@
 #include "pass/head.h"
 #include "pass/rows.h"
 #include "pass/step.h"
+#include "cut_sources.h"
 
 /* ---- sizes; quantized forms of products' inputs are those of pass/parallel.h ---- */
 
@@ -740,11 +741,10 @@ static const lap_cut_cache caches[] = {
     {.kv_heads = 2, .head_dim = 512, .window = 0, .bits = 4, .group_size = 64},
 };
 
-extern LAP_CUT_EXPORT const lap_cut LAP_ISA(lap_cut_1906e7f700beffb1);
-const lap_cut LAP_ISA(lap_cut_1906e7f700beffb1) = {
-    .abi = LAP_PASS_ABI,
-    .contract = LAP_KERNEL_CONTRACT,
-    .fingerprint = "1906e7f700beffb1",
+extern LAP_CUT_EXPORT const lap_cut LAP_ISA(lap_cut_e0344e7f86f9d151);
+const lap_cut LAP_ISA(lap_cut_e0344e7f86f9d151) = {
+    .sources = LAP_CUT_SOURCES,
+    .structure = "e0344e7f86f9d151",
     .isa = LAP_ISA_NAME,
     .caches = 24,
     .cache = caches,

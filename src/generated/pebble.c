@@ -2,7 +2,7 @@
  *     lapidary cut pebble --emit FILE
  *
  * The forward pass of pebble: 12 layers, hidden 256, vocabulary 2048, embedding 8g64.
- * Fingerprint 6c9f597228e31b79; generator 2, pass interface 2, kernel contract 1.
+ * Structure f2b59c0633a6a543.
  *
  * Read `forward` at the end first. A kind of layer is named by what it is: it computes its own
  * keys and values (donor) or reads those of another layer (sharer); its attention (sliding, full);
@@ -21,6 +21,7 @@
 #include "pass/head.h"
 #include "pass/rows.h"
 #include "pass/step.h"
+#include "cut_sources.h"
 
 /* ---- sizes; quantized forms of products' inputs are those of pass/parallel.h ---- */
 
@@ -663,11 +664,10 @@ static const lap_cut_cache caches[] = {
     {.kv_heads = 2, .head_dim = 64, .window = 128, .bits = 8, .group_size = 64},
 };
 
-extern LAP_CUT_EXPORT const lap_cut LAP_ISA(lap_cut_6c9f597228e31b79);
-const lap_cut LAP_ISA(lap_cut_6c9f597228e31b79) = {
-    .abi = LAP_PASS_ABI,
-    .contract = LAP_KERNEL_CONTRACT,
-    .fingerprint = "6c9f597228e31b79",
+extern LAP_CUT_EXPORT const lap_cut LAP_ISA(lap_cut_f2b59c0633a6a543);
+const lap_cut LAP_ISA(lap_cut_f2b59c0633a6a543) = {
+    .sources = LAP_CUT_SOURCES,
+    .structure = "f2b59c0633a6a543",
     .isa = LAP_ISA_NAME,
     .caches = 8,
     .cache = caches,

@@ -3,8 +3,8 @@
  *
  * A pass is a question (rows, and what is wanted of them), memory (weights, caches, the arena) and a team of
  * threads. The library lists the rows, reserves the caches and lends memory and threads; the pass computes:
- * everything that can fail has been done before it starts. Whatever changes here, or changes the bits that a
- * kernel computes, changes a version below, and objects compiled before are not used any more. */
+ * everything that can fail has been done before it starts. What was cut before this header or one that it
+ * includes was changed is not used any more (program/fingerprint.h). */
 #ifndef LAP_PASS_PASS_H
 #define LAP_PASS_PASS_H
 
@@ -14,10 +14,6 @@
 #include "device/row.h"
 #include "kernels/kv_planes.h"
 #include "pass/weights.h"
-
-enum {
-  LAP_PASS_ABI = 2 /* the structures of this header and of those that it includes */
-};
 
 /* A cache of one segment, with room for the segment's rows. */
 typedef struct lap_pass_cache {
@@ -76,12 +72,11 @@ typedef struct lap_cut_cache {
   int32_t kv_heads, head_dim, window, bits, group_size;
 } lap_cut_cache;
 
-/* A cut checkpoint. In a shared object and in the library it is the symbol lap_cut_FINGERPRINT_ISA. */
+/* A cut checkpoint. In a shared object and in the library it is the symbol lap_cut_STRUCTURE_ISA. */
 typedef struct lap_cut {
-  uint32_t abi;
-  uint32_t contract;
-  const char *fingerprint; /* 16 hexadecimal digits */
-  const char *isa;         /* that it was compiled for: "portable", "avx2", "avx512", "neon" */
+  const char *sources;   /* LAP_CUT_SOURCES, of what it was made of (program/fingerprint.h) */
+  const char *structure; /* of the plan, 16 hexadecimal digits */
+  const char *isa;       /* that it was compiled for: "portable", "avx2", "avx512", "neon" */
   int32_t caches;
   const lap_cut_cache *cache; /* [caches]: a session whose caches differ runs on the monolith */
   lap_forward_code code;

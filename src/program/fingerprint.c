@@ -1,13 +1,14 @@
-/* fingerprint.c: the plan says what a cut computes, the versions say how its code is made. */
+/* fingerprint.c: the plan says what a cut computes, the hash of the sources says how its code is made. */
 #include "program/fingerprint.h"
 
-#include <stdio.h>
+#include "cut_sources.h"
 
-#include "pass/pass.h"
+const char lap_cut_sources[] = LAP_CUT_SOURCES;
+
+lap_status lap_cut_structure(const lap_plan *plan, char out[LAP_PLAN_FINGERPRINT_BYTES], lap_error *error) {
+  return lap_plan_fingerprint(plan, "lapidary cut", out, error);
+}
 
 lap_status lap_cut_fingerprint(const lap_plan *plan, char out[LAP_PLAN_FINGERPRINT_BYTES], lap_error *error) {
-  char versions[96];
-  snprintf(versions, sizeof versions, "lapidary cut: generator %d, pass %d, kernels %d",
-           LAP_GENERATOR_VERSION, LAP_PASS_ABI, LAP_KERNEL_CONTRACT);
-  return lap_plan_fingerprint(plan, versions, out, error);
+  return lap_plan_fingerprint(plan, lap_cut_sources, out, error);
 }

@@ -26,6 +26,7 @@ enum {
 static struct {
   char *cache; /* XDG_CACHE_HOME */
   char directory[256], object[300];
+  char structure[LAP_PLAN_FINGERPRINT_BYTES];
   unsigned char *data; /* of the good object */
   size_t bytes;
 } stored;
@@ -76,7 +77,7 @@ static lap_stats evaluate(lap_model *model, lap_path path, float logits[TOKENS *
 
 /* ---- the text ---- */
 
-static char *source_of(const char *name, lap_kv_mode kv, char fingerprint[LAP_PLAN_FINGERPRINT_BYTES]) {
+static char *source_of(const char *name, lap_kv_mode kv, char structure[LAP_PLAN_FINGERPRINT_BYTES]) {
   lap_error error;
   lap_plan *plan;
   char *source;
@@ -84,7 +85,7 @@ static char *source_of(const char *name, lap_kv_mode kv, char fingerprint[LAP_PL
   const lap_forge_options options = {.config = path_of("%s/%s.json", CONFIGS, name),
                                      .kv_config = path_of("%s/%s.kv_config.json", CONFIGS, name)};
   expect_ok(lap_forge_plan(&options, kv, &plan, &error), &error);
-  expect_ok(lap_cut_fingerprint(plan, fingerprint, &error), &error);
+  expect_ok(lap_cut_structure(plan, structure, &error), &error);
   expect_ok(lap_cut_generate(plan, name, &source, &length, &error), &error);
   assert_int_equal(strlen(source), length);
   lap_plan_free(plan);
@@ -111,8 +112,8 @@ static void e4b_has_eight_kinds_and_calls_them_in_order(void **state) {
       "  donor_full_g64b4_v_pli_scalar_export_last(&s, 23, 23);\n  if (p->rows == 0) return;\n",
       "  sharer_sliding_g64b4_pli_scalar(&s, 24, 22);",
       "  sharer_full_g64b4_pli_scalar(&s, 29, 23);"};
-  char fingerprint[LAP_PLAN_FINGERPRINT_BYTES];
-  char *source = source_of("e4b", LAP_KV_CONFIG, fingerprint);
+  char structure[LAP_PLAN_FINGERPRINT_BYTES];
+  char *source = source_of("e4b", LAP_KV_CONFIG, structure);
   assert_int_equal(count_lines(source, "static void donor_") + count_lines(source, "static void sharer_"), 8);
   assert_int_equal(count_lines(source, "  donor_"), 24);
   assert_int_equal(count_lines(source, "  sharer_"), 42 - 24);
@@ -129,7 +130,7 @@ static void e4b_has_eight_kinds_and_calls_them_in_order(void **state) {
                                full ? 23 : 22);
     if (!strstr(source, call)) fail_msg("'%s' is not called", call);
   }
-  assert_non_null(strstr(source, path_of("lap_cut_%s", fingerprint)));
+  assert_non_null(strstr(source, path_of("lap_cut_%s", structure)));
   free(source);
 }
 
@@ -270,6 +271,7 @@ static int make_stored(void **state) {
   free(result.path);
   expected_logits = malloc(sizeof(float[TOKENS * VOCAB]));
   lap_model *model = open_model(PEBBLE, LAP_KV_PLAIN);
+  memcpy(stored.structure, lap_cpu_of(model->bound)->cut.structure, sizeof stored.structure);
   evaluate(model, LAP_PATH_MONOLITH, expected_logits);
   lap_model_close(model);
   return 0;
@@ -368,8 +370,7 @@ static void one_flipped_bit_anywhere_is_refused(void **state) {
   }
   for (size_t at = 0; at < LAP_CUT_SEAL_BYTES; at += is_quick() ? 5 : 1) {
     const char *reason = at < 8    ? "is damaged or no cut"
-                         : at < 16 ? "another version of the interface"
-                         : at < 32 ? "is the cut of"
+                         : at < 24 ? "is the cut of"
                                    : "its checksum is wrong";
     stored.data[bare + at] ^= 1;
     store_good();
@@ -379,7 +380,7 @@ static void one_flipped_bit_anywhere_is_refused(void **state) {
   store_good();
 }
 
-/* The seal of registry.c: magic 8, interface 4, contract 4, fingerprint 16, length 8, SHA-256 32. */
+/* The seal of registry.c: magic 8, fingerprint 16, length 8, SHA-256 32. */
 static void seal_again(unsigned char *data, size_t bytes) {
   struct sha256_ctx hash;
   sha256_init(&hash);
@@ -397,26 +398,28 @@ static void sealed_objects_that_are_no_cut_of_this_checkpoint_are_refused(void *
   seal_again(data, bytes);
   assert_memory_equal(data, stored.data, bytes); /* this test seals as the cutter does */
 
-  for (int field = 8; field <= 12; field += 4) { /* correctly sealed, for another interface or contract */
-    seal[field]++;
-    seal_again(data, bytes);
-    store(data, bytes);
-    expect_refused("a foreign ABI", stored.object, "another version of the interface");
-    seal[field]--;
-  }
-  seal[32]++;
+  seal[24]++;
   seal_again(data, bytes);
   store(data, bytes);
   expect_refused("another length", stored.object, "its checksum is wrong");
-  seal[32]--;
-  memcpy(seal + 16, "0123456789abcdef", 16);
+  seal[24]--;
+  memcpy(seal + 8, "0123456789abcdef", 16);
   seal_again(data, bytes);
   store(data, bytes);
   expect_refused("the seal of another", stored.object, "is the cut of 0123456789abcdef");
 
   lap_registry_seal(fingerprint, data, bare, seal);
   assert_memory_equal(data, stored.data, bytes);
-  snprintf(symbol, sizeof symbol, "lap_cut_%s_", fingerprint);
+  /* One that says itself that it was made of other sources, whatever its seal says. */
+  unsigned char *made_of = memmem(data, bare, lap_cut_sources, strlen(lap_cut_sources));
+  assert_non_null(made_of);
+  memcpy(made_of, "0123456789abcdef", 16);
+  lap_registry_seal(fingerprint, data, bare, seal);
+  store(data, bytes);
+  expect_refused("other sources", stored.object, "holds no code for");
+  memcpy(made_of, lap_cut_sources, 16);
+
+  snprintf(symbol, sizeof symbol, "lap_cut_%s_", stored.structure);
   unsigned char *name = memmem(data, bare, symbol, strlen(symbol));
   assert_non_null(name);
   for (; name; name = memmem(name, (size_t)(seal - name), symbol, strlen(symbol))) name[0] = 'L';
@@ -541,10 +544,10 @@ static void compile_faulty(const char *flags) {
     source = changed;
   }
   write_file(work, "cut.c", source, strlen(source));
-  run_command(
-      path_of("$CC %s -std=c17 -fPIC -shared -ffp-contract=off -fno-math-errno "
-              "-fvisibility=hidden -w -I" SOURCE_DIR "/src -o %s/cut.so %s/cut.c -lm",
-              flags, work, work));
+  run_command(path_of(
+      "$CC %s -std=c17 -fPIC -shared -ffp-contract=off -fno-math-errno "
+      "-fvisibility=hidden -w -I" SOURCE_DIR "/src -I" BINARY_DIR "/include -o %s/cut.so %s/cut.c -lm",
+      flags, work, work));
   unsigned char *object = read_all(path_of("%s/cut.so", work), &bytes);
   object = realloc(object, bytes + LAP_CUT_SEAL_BYTES);
   assert_non_null(object);
@@ -682,6 +685,7 @@ static void a_cut_for_another_instruction_set_does_not_serve_and_it_is_said(void
   lap_found_cut pebble = {0}, e4b = {0}, kept = {0};
   setenv("XDG_CACHE_HOME", stored.cache, 1);
   memcpy(pebble.fingerprint, lap_cpu_of(model->bound)->cut.fingerprint, sizeof pebble.fingerprint);
+  memcpy(pebble.structure, lap_cpu_of(model->bound)->cut.structure, sizeof pebble.structure);
   for (int i = 0; lap_kernels_built[i]; i++) {
     pebble.code = NULL;
     lap_registry_find(lap_kernels_built[i]->name, &pebble);
@@ -695,7 +699,7 @@ static void a_cut_for_another_instruction_set_does_not_serve_and_it_is_said(void
                       path_of("there is no cut of this checkpoint (%s) for another, only for others; "
                               "`lapidary cut` makes one",
                               pebble.fingerprint));
-  free(source_of("e4b", LAP_KV_CONFIG, e4b.fingerprint));
+  free(source_of("e4b", LAP_KV_CONFIG, e4b.structure));
   lap_registry_find("portable", &e4b);
   const bool public_sizes_are_built_in = strstr(e4b.why, "for portable, only for others") != NULL;
   for (int i = 0; lap_kernels_built[i] != &lap_kernels_portable; i++) {
@@ -707,6 +711,7 @@ static void a_cut_for_another_instruction_set_does_not_serve_and_it_is_said(void
   }
   /* A stored one for this instruction set, found where another's should be: it is not run. */
   snprintf(kept.fingerprint, sizeof kept.fingerprint, "%s", strrchr(stored.directory, '/') + 1);
+  snprintf(kept.structure, sizeof kept.structure, "%s", stored.structure);
   for (int i = 0; lap_kernels_built[i]; i++) {
     const char *isa = lap_kernels_built[i]->name;
     if (lap_kernels_built[i] == lap_cpu_of(model->bound)->kernels) continue;
