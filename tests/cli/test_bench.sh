@@ -1,48 +1,20 @@
 #!/usr/bin/env bash
 # `lapidary bench` as a user meets it: what its outputs consist of, messages, exit codes, nothing left behind.
 # No rate is judged: the machine may be busy.
-# Usage: test_bench.sh LAPIDARY_BINARY. Prints "ok - NAME" or "not ok - NAME"; exits 1 if anything failed.
-set -u
+# shellcheck source=tests/cli/common.sh
+source "$(dirname "$0")/common.sh"
 
-lapidary=$(realpath "$1")
-LAPIDARY_MODEL=$(realpath "$(dirname "$0")/../../models/pebble")
-export LAPIDARY_MODEL
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
+export LAPIDARY_MODEL=$pebble
+program_beside_models
+verb=bench
 mkdir temporary
 export TMPDIR=$work/temporary
-failures=0
 short=(--prompt 24 --decode 3 --repeat 1)
-
-# check NAME COMMAND...: the command must succeed.
-check() {
-  local name=$1
-  shift
-  if "$@" >check.log 2>&1; then
-    echo "ok - $name"
-  else
-    echo "not ok - $name"
-    sed 's/^/# /' check.log
-    failures=$((failures + 1))
-  fi
-}
 
 # bench ARGUMENT...: must succeed and leave no temporary file; output in the files out and err.
 bench() {
-  "$lapidary" bench "$@" >out 2>err </dev/null || { echo "exit code $?: $*"; cat err; return 1; }
+  lapidary bench "$@" >out 2>err </dev/null || { echo "exit code $?: $*"; cat err; return 1; }
   [ -z "$(ls temporary)" ] || { echo 'left in TMPDIR:'; ls temporary; return 1; }
-}
-
-# refuses CODE TEXT ARGUMENT...: that exit code, nothing on stdout, TEXT in the first line of stderr.
-refuses() {
-  local code=$1 text=$2 got
-  shift 2
-  "$lapidary" bench "$@" >out 2>err </dev/null
-  got=$?
-  echo "exit code $got"
-  cat err
-  [ "$got" -eq "$code" ] && [ ! -s out ] && head -n 1 err | grep -qF -- "$text"
 }
 
 # How often the text stands in out.
@@ -67,7 +39,7 @@ between() {
 # it says and not for its syntax.
 is_json() {
   mkdir -p parsed && ln -sf "$LAPIDARY_MODEL/model.safetensors" parsed/ && cp out parsed/config.json || return 1
-  "$lapidary" inspect parsed 2>message
+  lapidary inspect parsed 2>message
   grep -q 'model_type' message || { cat message; return 1; }
   command -v json_verify >/dev/null || return 0
   json_verify <out
@@ -190,8 +162,8 @@ picture() {
 }
 
 help_text() {
-  "$lapidary" bench --help >out && awk 'length > 80 { print; bad = 1 } END { exit bad }' out || return 1
-  "$lapidary" --help | grep -q '^  bench  ' && "$lapidary" help --man | grep -q 'lapidary bench'
+  lapidary bench --help >out && awk 'length > 80 { print; bad = 1 } END { exit bad }' out || return 1
+  lapidary --help | grep -q '^  bench  ' && lapidary help --man | grep -q 'lapidary bench'
 }
 
 check 'tables: every rate with its spread' tables
@@ -229,7 +201,7 @@ bad_surroundings() {
 skipped_depths() {
   bench "${short[@]}" --depth 0,8180,9000 --json && [ "$(grep -c 'depth .*: skipped' err)" -eq 2 ] || return 1
   [ "$(wc -l <err)" -eq 2 ] && expect 2 '"depth": 0' && sed -n '/skipped_depths/,/]/p' out | grep -q 9000 || return 1
-  "$lapidary" bench "${short[@]}" --depth 9000 >out 2>err
+  lapidary bench "${short[@]}" --depth 9000 >out 2>err
   [ $? -eq 1 ] && [ ! -s out ] && tail -n 1 err | grep -q 'no depth fits'
 }
 
@@ -241,9 +213,7 @@ wrapped_ring() {
 
 # A shape, forged small: there is a configuration of the same kind for it, as `forge` writes one.
 shape() {
-  # Configurations are found from the program's directory.
-  mkdir -p bin && cp "$lapidary" bin/lapidary && ln -sfn "$(dirname "$LAPIDARY_MODEL")" models || return 1
-  bin/lapidary forge e4b tiny --layers 6 --vocab 128 --scale 64 >forged || return 1
+  lapidary forge e4b tiny --layers 6 --vocab 128 --scale 64 >forged || return 1
   cp tiny/config.json tiny-e4b.json && mkdir -p elsewhere || return 1
   bench "${short[@]}" --depth 0 --threads 1 --shape tiny-e4b.json --json && expect 1 '"layers": 6' &&
     grep -q '"directory": ".*/tiny-e4b"' out && grep -q "\"directory\": \"$TMPDIR/" out || return 1
@@ -264,19 +234,11 @@ bad_shapes() {
   (ulimit -f 100 && refuses 1 'cannot be written: File too large' --shape tiny-e4b.json) && [ -z "$(ls temporary)" ]
 }
 
-# With job control, because the shell has background jobs ignore Ctrl-C otherwise.
 ctrl_c() {
-  set -m
-  "$lapidary" bench --repeat 50 --json --svg stopped.svg "$@" >out 2>err </dev/null &
-  local started=$! tries=0
-  set +m
-  while [ -z "$(ls temporary)" ] && [ $tries -lt 400 ]; do
-    sleep 0.05
-    tries=$((tries + 1))
-  done
-  [ -n "$(ls temporary)" ] || echo 'it never began'
+  start "$program" bench --repeat 50 --json --svg stopped.svg "$@" >out 2>err </dev/null
+  soon eval '[ -n "$(ls temporary)" ]'
   kill -INT "$started"
-  wait "$started"
+  ended "$started"
   [ $? -eq 130 ] && [ ! -s out ] && [ ! -s err ] && [ -z "$(ls temporary)" ] && [ ! -e stopped.svg ]
 }
 
@@ -289,4 +251,4 @@ check '--shape: forged, measured, removed' shape
 check '--shape: what cannot be forged is refused, nothing is left' bad_shapes
 check '--shape: Ctrl-C leaves nothing' ctrl_c --shape tiny-e4b.json
 
-[ "$failures" -eq 0 ] || { echo "$failures failed"; exit 1; }
+finish

@@ -1,35 +1,16 @@
 #!/usr/bin/env bash
 # `lapidary chat` by a script, and at a terminal (chat_terminal.py is the one who types). What it computes is tested in
 # tests/unit/test_dialogue.c.
-# Usage: test_chat.sh LAPIDARY_BINARY. Prints "ok - NAME" or "not ok - NAME"; exits 1 if anything failed.
-set -u
+# shellcheck source=tests/cli/common.sh
+source "$(dirname "$0")/common.sh"
 
-lapidary=$(realpath "$1")
-here=$(realpath "$(dirname "$0")")
-LAPIDARY_MODEL=$here/../../models/pebble
-export LAPIDARY_MODEL
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-failures=0
-
-check() {
-  local name=$1
-  shift
-  if "$@" >check.log 2>&1; then
-    echo "ok - $name"
-  else
-    echo "not ok - $name"
-    sed 's/^/# /' check.log
-    failures=$((failures + 1))
-  fi
-}
+export LAPIDARY_MODEL=$pebble
 
 # chat CODE ARGUMENT...: standard input is a script; that exit code; output in the files out and err.
 chat() {
   local wanted=$1 code
   shift
-  timeout 300 "$lapidary" chat --greedy "$@" >out 2>err
+  lapidary chat --greedy "$@" >out 2>err
   code=$?
   [ $code -eq "$wanted" ] && return
   echo "exit code $code instead of $wanted: $*"
@@ -116,9 +97,9 @@ hostile_input() {
   head -c 20000 /dev/zero | tr '\0' 'a' | chat 1 && complains 'the context is full' || return 1
   printf 'What is 74 - 8?\nab\377\nWhat is 1 + 1?\n' | chat 1 && complains 'standard input: line 2: not UTF-8' && says <<<66 || return 1
   printf 'a\0b\n' | chat 1 && complains 'line 1: holds a NUL byte' || return 1
-  timeout 60 "$lapidary" chat <"$lapidary" >out 2>err
+  timeout $((60 * PATIENCE)) "$program" chat <"$program" >out 2>err
   [ $? -eq 1 ] && [ "$(wc -l <err)" -eq 1 ] || return 1
-  timeout 60 "$lapidary" chat </dev/zero >out 2>err
+  timeout $((60 * PATIENCE)) "$program" chat </dev/zero >out 2>err
   [ $? -eq 1 ] && complains 'line 1: ' || return 1
   printf '"""\nabc\n' | chat 1 && complains 'within a block' && [ ! -s out ] || return 1
   printf 'abc\\' | chat 1 && complains 'after a backslash' && [ ! -s out ] || return 1
@@ -135,10 +116,10 @@ full_context() {
 }
 
 closed_output() {
-  printf 'What is 74 - 8?\n' | "$lapidary" chat --greedy 2>err >&-
+  printf 'What is 74 - 8?\n' | lapidary chat --greedy 2>err >&-
   [ $? -eq 1 ] && cat err || return 1
   [ -w /dev/full ] || return 0
-  printf 'What is 74 - 8?\nWhat is 74 - 8?\n' | "$lapidary" chat --greedy >/dev/full 2>err
+  printf 'What is 74 - 8?\nWhat is 74 - 8?\n' | lapidary chat --greedy >/dev/full 2>err
   [ $? -eq 1 ] && complains 'standard output: No space left' && [ "$(wc -l <err)" -eq 1 ]
 }
 
@@ -171,6 +152,6 @@ check 'wrong use' wrong_use
 
 for case in turns interrupted unprintable keys tools signalled suspended plain; do
   rm -rf state
-  check "at a terminal: $case" /usr/bin/python3 "$here/chat_terminal.py" "$lapidary" "$case"
+  check "at a terminal: $case" /usr/bin/python3 "$source/tests/cli/chat_terminal.py" "$program" "$case"
 done
-exit $((failures > 0))
+finish

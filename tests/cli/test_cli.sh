@@ -1,49 +1,9 @@
 #!/usr/bin/env bash
 # The program as a user meets it: exit codes, messages, reproducibility, files.
-# Usage: test_cli.sh LAPIDARY_BINARY. Prints "ok - NAME" or "not ok - NAME"; exits 1 if anything failed.
-set -u
+# shellcheck source=tests/cli/common.sh
+source "$(dirname "$0")/common.sh"
 
-lapidary=$(realpath "$1")
-LAPIDARY_MODEL=$(realpath "$(dirname "$0")/../../models/pebble")
-export LAPIDARY_MODEL
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-failures=0
-
-# check NAME COMMAND...: the command must succeed.
-check() {
-  local name=$1
-  shift
-  if "$@" >check.log 2>&1; then
-    echo "ok - $name"
-  else
-    echo "not ok - $name"
-    sed 's/^/# /' check.log
-    failures=$((failures + 1))
-  fi
-}
-
-# exits CODE COMMAND...: output in the files out and err.
-exits() {
-  local wanted=$1 code
-  shift
-  "$@" >out 2>err </dev/null
-  code=$?
-  [ "$code" -eq "$wanted" ] && return
-  echo "exit code $code instead of $wanted: $*"
-  cat err
-  return 1
-}
-
-# refuses CODE TEXT ARGUMENT...: that exit code, nothing on stdout, TEXT in the first line of stderr.
-refuses() {
-  local code=$1 text=$2
-  shift 2
-  exits "$code" "$lapidary" "$@" || return 1
-  cat err
-  [ ! -s out ] && head -n 1 err | grep -qF -- "$text"
-}
+export LAPIDARY_MODEL=$pebble
 
 same() { cmp "$1" "$2"; }
 
@@ -52,20 +12,20 @@ same() { cmp "$1" "$2"; }
 help_of_verbs() {
   local verb
   for verb in run chat tokenize inspect logits forge help; do
-    exits 0 "$lapidary" "$verb" --help || return 1
+    exits 0 lapidary "$verb" --help || return 1
     grep -q "^Usage: lapidary $verb" out && [ ! -s err ] || return 1
     cp out long
-    exits 0 "$lapidary" help "$verb" && same out long || return 1
-    exits 0 "$lapidary" "$verb" -h && same out long || return 1
+    exits 0 lapidary help "$verb" && same out long || return 1
+    exits 0 lapidary "$verb" -h && same out long || return 1
     awk 'length > 80 { print; bad = 1 } END { exit bad }' out || return 1
   done
-  exits 0 "$lapidary" --help && grep -q LAPIDARY_ISA out
+  exits 0 lapidary --help && grep -q LAPIDARY_ISA out
 }
 
-version() { exits 0 "$lapidary" --version && grep -Eq '^lapidary [0-9]+\.[0-9]+\.[0-9]+$' out; }
+version() { exits 0 lapidary --version && grep -Eq '^lapidary [0-9]+\.[0-9]+\.[0-9]+$' out; }
 
 man_page() {
-  exits 0 "$lapidary" help --man || return 1
+  exits 0 lapidary help --man || return 1
   local section
   for section in NAME SYNOPSIS DESCRIPTION VERBS OPTIONS 'EXIT STATUS' ENVIRONMENT FILES EXAMPLES; do
     grep -qx "\.SH $section" out || { echo "no $section"; return 1; }
@@ -78,7 +38,7 @@ man_page() {
 }
 
 completion() {
-  exits 0 "$lapidary" help --bash-completion || return 1
+  exits 0 lapidary help --bash-completion || return 1
   bash -n out || return 1
   # shellcheck disable=SC2016 # the inner shell expands
   bash -c 'source ./out
@@ -149,11 +109,11 @@ missing_files() {
 }
 
 no_bundled_model() {
-  cp "$lapidary" ./alone || return 1
-  exits 1 env -u LAPIDARY_MODEL ./alone run x && grep -q 'LAPIDARY_MODEL' err || return 1
+  cp "$program" ./alone || return 1
+  exits 1 bounded env -u LAPIDARY_MODEL ./alone run x && grep -q 'LAPIDARY_MODEL' err || return 1
   mkdir -p tree/bin tree/share/lapidary && cp alone tree/bin/lapidary &&
     ln -s "$LAPIDARY_MODEL" tree/share/lapidary/pebble || return 1
-  exits 0 env -u LAPIDARY_MODEL tree/bin/lapidary run -n 1 x
+  exits 0 bounded env -u LAPIDARY_MODEL tree/bin/lapidary run -n 1 x
 }
 
 check 'wrong use exits 2 with a hint' wrong_use
@@ -167,35 +127,35 @@ reproducible() {
   local options
   for options in '--threads 1' '--threads 2 --chunk 3' '--chunk 1'; do
     # shellcheck disable=SC2086 # options are several words
-    exits 0 "$lapidary" run -n 40 --seed 7 $options 'Once there was' || return 1
+    exits 0 lapidary run -n 40 --seed 7 $options 'Once there was' || return 1
     [ -e first ] || cp out first
     same out first || return 1
   done
-  exits 0 env LAPIDARY_ISA=portable "$lapidary" run -n 40 --seed 7 'Once there was' && same out first || return 1
-  exits 0 "$lapidary" run -n 40 --seed 8 'Once there was' && ! same out first
+  LAPIDARY_ISA=portable exits 0 lapidary run -n 40 --seed 7 'Once there was' && same out first || return 1
+  exits 0 lapidary run -n 40 --seed 8 'Once there was' && ! same out first
 }
 
 greedy_answer() {
   local chat=$'<|turn>user\nWhat is 74 - 8?<turn|>\n<|turn>model\n'
-  exits 0 "$lapidary" run --greedy "$chat" && [ "$(cat out)" = 66 ] && [ ! -s err ] || return 1
-  exits 0 "$lapidary" run --temp 0 "<bos>$chat" && [ "$(cat out)" = 66 ] || return 1
-  exits 0 "$lapidary" run --greedy --ignore-eos -n 3 --special "$chat" && [ "$(cat out)" = '66<turn|>' ]
+  exits 0 lapidary run --greedy "$chat" && [ "$(cat out)" = 66 ] && [ ! -s err ] || return 1
+  exits 0 lapidary run --temp 0 "<bos>$chat" && [ "$(cat out)" = 66 ] || return 1
+  exits 0 lapidary run --greedy --ignore-eos -n 3 --special "$chat" && [ "$(cat out)" = '66<turn|>' ]
 }
 
 stop_string() {
-  exits 0 "$lapidary" run --greedy -n 60 'Once there was' && cp out full || return 1
-  exits 0 "$lapidary" run --greedy -n 60 --stop 'never' --stop ' drum more' 'Once there was' || return 1
+  exits 0 lapidary run --greedy -n 60 'Once there was' && cp out full || return 1
+  exits 0 lapidary run --greedy -n 60 --stop 'never' --stop ' drum more' 'Once there was' || return 1
   sed 's/ drum more.*//' full >expected && ! same full expected && same out expected
 }
 
 prompt_from_stdin() {
-  exits 0 "$lapidary" run --greedy -n 10 'Once there was' && cp out expected || return 1
-  printf 'Once there was' | "$lapidary" run --greedy -n 10 >out && same out expected || return 1
-  printf 'Once there was' | "$lapidary" run --greedy -n 10 - >out && same out expected
+  exits 0 lapidary run --greedy -n 10 'Once there was' && [ -s out ] && cp out expected || return 1
+  printf 'Once there was' | lapidary run --greedy -n 10 >out && same out expected || return 1
+  printf 'Once there was' | lapidary run --greedy -n 10 - >out && same out expected
 }
 
 statistics() {
-  exits 0 "$lapidary" run --greedy -n 5 --stats x || return 1
+  exits 0 lapidary run --greedy -n 5 --stats x || return 1
   cat err
   grep -Eq '^prompt +2 tokens in .* tokens/s$' err && grep -Eq '^decode +4 tokens in .* tokens/s$' err &&
     grep -q '^peak rss' err && grep -q '^kv' err && grep -Eq '^isa +(avx512|avx2|portable)' err
@@ -203,55 +163,42 @@ statistics() {
 
 control_tokens_in_prompts() { # "<turn|>" is one token after BOS, or seven bytes of text
   local controlled
-  exits 0 "$lapidary" run -n 0 --stats '<turn|>' && grep -Eq '^prompt +2 tokens' err || return 1
+  exits 0 lapidary run -n 0 --stats '<turn|>' && grep -Eq '^prompt +2 tokens' err || return 1
   controlled=$(sed -n 's/^prompt *\([0-9]*\) tokens.*/\1/p' err)
-  exits 0 "$lapidary" run -n 0 --stats --plain '<turn|>' && cat err || return 1
+  exits 0 lapidary run -n 0 --stats --plain '<turn|>' && cat err || return 1
   [ "$(sed -n 's/^prompt *\([0-9]*\) tokens.*/\1/p' err)" -gt $((controlled + 1)) ]
 }
 
 snapshots() {
   local prompt='Once there was' kv
   for kv in plain config; do
-    exits 0 "$lapidary" run --kv $kv --greedy -n 300 --ignore-eos "$prompt" && head -c -1 out >full || return 1
-    exits 0 "$lapidary" run --kv $kv --greedy -n 200 --ignore-eos --save saved "$prompt" && head -c -1 out >joined ||
+    exits 0 lapidary run --kv $kv --greedy -n 300 --ignore-eos "$prompt" && head -c -1 out >full || return 1
+    exits 0 lapidary run --kv $kv --greedy -n 200 --ignore-eos --save saved "$prompt" && head -c -1 out >joined ||
       return 1
-    exits 0 "$lapidary" run --kv $kv --greedy -n 100 --ignore-eos --restore saved && head -c -1 out >>joined ||
+    exits 0 lapidary run --kv $kv --greedy -n 100 --ignore-eos --restore saved && head -c -1 out >>joined ||
       return 1
     same full joined || return 1
   done
   refuses 1 'saved' run --kv plain --restore saved || return 1
   # A prompt in two parts that tokens do not cross.
-  exits 0 "$lapidary" run -n 0 --save part $'<|turn>user\n' && [ ! -s out ] || return 1
-  exits 0 "$lapidary" run --greedy --restore part $'What is 74 - 8?<turn|>\n<|turn>model\n' && [ "$(cat out)" = 66 ]
+  exits 0 lapidary run -n 0 --save part $'<|turn>user\n' && [ ! -s out ] || return 1
+  exits 0 lapidary run --greedy --restore part $'What is 74 - 8?<turn|>\n<|turn>model\n' && [ "$(cat out)" = 66 ]
 }
 
 damaged_snapshot() {
-  exits 0 "$lapidary" run -n 3 --save good x || return 1
+  exits 0 lapidary run -n 3 --save good x || return 1
   head -c 1000 good >short && refuses 1 'short' run --restore short x
 }
 
-# start COMMAND...: in the background, its process id in `started`. With job control, because the shell
-# has background jobs ignore Ctrl-C otherwise.
-start() {
-  set -m
-  "$@" &
-  started=$!
-  set +m
-}
-
-endless() { exec "$lapidary" run --ignore-eos -n 8000 'Once there was' > >(cat >out) 2>err </dev/null; }
-from_fifo() { exec "$lapidary" run <fifo >out 2>err; }
+endless() { exec "$program" run --ignore-eos -n 8000 'Once there was' > >(cat >out) 2>err </dev/null; }
+from_fifo() { exec "$program" run <fifo >out 2>err; }
 
 ctrl_c_while_generating() {
-  local tries=0
   rm -f out
   start endless
-  while [ ! -s out ] && [ $tries -lt 200 ]; do
-    sleep 0.05
-    tries=$((tries + 1))
-  done
+  soon test -s out
   kill -INT "$started"
-  wait "$started"
+  ended "$started"
   [ $? -eq 130 ] && [ ! -s err ] || return 1
   sleep 0.2 # for cat
   [ "$(tail -c 1 out | od -An -c | tr -d ' ')" = '\n' ]
@@ -264,7 +211,7 @@ ctrl_c_while_reading() {
   start from_fifo
   sleep 0.5
   kill -INT "$started"
-  wait "$started"
+  ended "$started"
   local code=$?
   exec 9>&-
   [ $code -eq 130 ] && [ ! -s err ] && [ ! -s out ]
@@ -272,11 +219,11 @@ ctrl_c_while_reading() {
 
 closed_pipe() {
   local codes
-  "$lapidary" run --ignore-eos -n 3000 'Once there was' 2>err | head -c 10 >/dev/null
+  lapidary run --ignore-eos -n 3000 'Once there was' 2>err | head -c 10 >/dev/null
   codes=("${PIPESTATUS[@]}")
   cat err
   [ "${codes[0]}" -eq 1 ] && [ ! -s err ] || return 1
-  "$lapidary" run -n 3 x >/dev/full 2>err
+  lapidary run -n 3 x >/dev/full 2>err
   [ $? -eq 1 ] && grep -q 'standard output' err
 }
 
@@ -296,18 +243,18 @@ check 'a closed pipe and a full disk exit 1' closed_pipe
 
 tokenize_both_ways() {
   printf 'Once  there\nwas <bos> caf\xc3\xa9 \xf0\x9f\x98\x80 \xc3\xa9' >text
-  "$lapidary" tokenize <text >ids && "$lapidary" tokenize --decode <ids >back && same text back || return 1
+  lapidary tokenize <text >ids && lapidary tokenize --decode <ids >back && same text back || return 1
   grep -Eq '^[0-9]+( [0-9]+)*$' ids || return 1
   # shellcheck disable=SC2046 # ids are several words
-  "$lapidary" tokenize --decode $(cat ids) >back && same text back
+  lapidary tokenize --decode $(cat ids) >back && same text back
 }
 
 tokenize_options() {
-  exits 0 "$lapidary" tokenize --bos '<bos>Hi' && cp out once || return 1
-  exits 0 "$lapidary" tokenize --bos Hi && same out once || return 1
-  exits 0 "$lapidary" tokenize '<bos>Hi' && same out once && grep -q '^2 ' once || return 1
-  exits 0 "$lapidary" tokenize --plain '<bos>Hi' && ! grep -q '^2 ' out || return 1
-  exits 0 "$lapidary" tokenize --show $'<bos>a\n' && printf '2\t<bos>\n' >expected && head -n 1 out >line &&
+  exits 0 lapidary tokenize --bos '<bos>Hi' && cp out once || return 1
+  exits 0 lapidary tokenize --bos Hi && same out once || return 1
+  exits 0 lapidary tokenize '<bos>Hi' && same out once && grep -q '^2 ' once || return 1
+  exits 0 lapidary tokenize --plain '<bos>Hi' && ! grep -q '^2 ' out || return 1
+  exits 0 lapidary tokenize --show $'<bos>a\n' && printf '2\t<bos>\n' >expected && head -n 1 out >line &&
     same line expected && grep -qF '\n' out || return 1
   refuses 1 'ids: ' tokenize --decode 1,x && refuses 1 'ids: ' tokenize --decode 1,,2 &&
     refuses 1 'ids: ' tokenize --decode 99999999999 && refuses 1 '1999999' tokenize --decode 1999999
@@ -319,9 +266,9 @@ check 'tokenize: --bos, --plain, --show, bad ids' tokenize_options
 # ---- inspect ----
 
 inspecting() {
-  exits 0 "$lapidary" inspect && [ -s out ] && [ ! -s err ] && cp out bundled || return 1
-  exits 0 "$lapidary" inspect "$LAPIDARY_MODEL" && same out bundled || return 1
-  exits 0 "$lapidary" inspect --json --kv 4 --context 100 && [ -s out ] || return 1
+  exits 0 lapidary inspect && [ -s out ] && [ ! -s err ] && cp out bundled || return 1
+  exits 0 lapidary inspect "$LAPIDARY_MODEL" && same out bundled || return 1
+  exits 0 lapidary inspect --json --kv 4 --context 100 && [ -s out ] || return 1
   command -v json_verify >/dev/null || return 0
   json_verify <out
 }
@@ -349,7 +296,7 @@ check 'inspect --steps: the program of a checkpoint, and of a name' inspecting_s
 ids=2,315,439,348,527,275,315,300,301,302,303,304,305,306,307,308
 
 npy_file() {
-  exits 0 "$lapidary" logits --ids $ids --last 3 --out x.npy && [ ! -s out ] || return 1
+  exits 0 lapidary logits --ids $ids --last 3 --out x.npy && [ ! -s out ] || return 1
   head -c 128 x.npy | tail -c +11 | tr -d ' \n' >header
   printf "{'descr':'<f4','fortran_order':False,'shape':(3,2048),}" >expected
   same header expected || return 1
@@ -366,25 +313,25 @@ npy_file() {
 same_logits_every_way() {
   local options kv
   for kv in plain config 8 4; do
-    exits 0 "$lapidary" logits --ids $ids --all --kv $kv --out all.npy || return 1
+    exits 0 lapidary logits --ids $ids --all --kv $kv --out all.npy || return 1
     for options in '--chunk 1' '--chunk 5 --threads 1' '--decode-from 0' '--decode-from 7 --chunk 3' \
       '--decode-from 16' '--path monolith' '--path auto --threads 2'; do
       # shellcheck disable=SC2086 # options are several words
-      exits 0 "$lapidary" logits "$LAPIDARY_MODEL" --ids $ids --all --kv $kv $options --out one.npy || return 1
+      exits 0 lapidary logits "$LAPIDARY_MODEL" --ids $ids --all --kv $kv $options --out one.npy || return 1
       same one.npy all.npy || { echo "--kv $kv $options"; return 1; }
     done
-    exits 0 "$lapidary" logits --ids $ids --kv $kv --decode-from 9 --out last.npy || return 1
+    exits 0 lapidary logits --ids $ids --kv $kv --decode-from 9 --out last.npy || return 1
     tail -c 8192 last.npy >a && tail -c 8192 all.npy >b && same a b || return 1
     tr ',' '\n' <<<$ids >ids.txt
-    exits 0 "$lapidary" logits --ids-file ids.txt --kv $kv --all --out one.npy && same one.npy all.npy || return 1
-    "$lapidary" logits --ids-file - --kv $kv --all --out - <ids.txt >one.npy && same one.npy all.npy || return 1
+    exits 0 lapidary logits --ids-file ids.txt --kv $kv --all --out one.npy && same one.npy all.npy || return 1
+    lapidary logits --ids-file - --kv $kv --all --out - <ids.txt >one.npy && same one.npy all.npy || return 1
   done
 }
 
 kv_start() {
-  exits 0 "$lapidary" logits --ids $ids --kv plain --decode-from 8 --all --out plain.npy &&
-    exits 0 "$lapidary" logits --ids $ids --kv 4 --kv-start prompt --decode-from 8 --all --out prompt.npy &&
-    exits 0 "$lapidary" logits --ids $ids --kv 4 --decode-from 8 --all --out begin.npy || return 1
+  exits 0 lapidary logits --ids $ids --kv plain --decode-from 8 --all --out plain.npy &&
+    exits 0 lapidary logits --ids $ids --kv 4 --kv-start prompt --decode-from 8 --all --out prompt.npy &&
+    exits 0 lapidary logits --ids $ids --kv 4 --decode-from 8 --all --out begin.npy || return 1
   local prompt_bytes=$((128 + 8 * 8192))
   cmp -n $prompt_bytes plain.npy prompt.npy && ! cmp -s plain.npy prompt.npy && ! cmp -s begin.npy prompt.npy
 }
@@ -399,7 +346,7 @@ bad_logits() {
     refuses 1 '--decode-from' logits --ids 2 --decode-from 2 --out y.npy || return 1
   [ -z "$(find . -name 'y.npy*')" ] || return 1
   echo kept >y.npy && refuses 1 '2048' logits --ids 2,2048 --out y.npy && [ "$(cat y.npy)" = kept ] || return 1
-  exits 0 "$lapidary" logits --ids 2 --out /dev/null && [ -c /dev/null ]
+  exits 0 lapidary logits --ids 2 --out /dev/null && [ -c /dev/null ]
 }
 
 check 'logits writes a NumPy file' npy_file
@@ -407,4 +354,4 @@ check 'logits are the same by every way' same_logits_every_way
 check '--kv-start prompt: the prompt as with plain caches, the rest not' kv_start
 check 'logits: bad ids leave no file' bad_logits
 
-[ "$failures" -eq 0 ] || { echo "$failures failed"; exit 1; }
+finish

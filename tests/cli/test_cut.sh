@@ -1,25 +1,14 @@
 #!/usr/bin/env bash
 # `lapidary cut` and `check` as a user meets them: the golden checkpoints and the five public sizes made small,
 # what is stored and where, and everything that can go wrong.
-# Usage: test_cut.sh LAPIDARY_BINARY. Prints "ok - NAME" or "not ok - NAME"; exits 1 if anything failed.
 # The compiler is the one that the program was built with. Sanitizer builds do a part.
-set -u
+# shellcheck source=tests/cli/common.sh
+source "$(dirname "$0")/common.sh"
 
-source=$(realpath "$(dirname "$0")/../..")
-build=$(realpath "$(dirname "$1")")
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-# Configurations are found from the program's directory, wherever this one was built.
-mkdir "$work/bin"
-cp "$(realpath "$1")" "$work/bin/lapidary"
-ln -s "$source/models" "$work/models"
-lapidary=$work/bin/lapidary
-cd "$work" || exit 1
-failures=0
+program_beside_models
 compiler=$(sed -n 's/^CMAKE_C_COMPILER:[A-Z]*=//p' "$build/CMakeCache.txt" 2>/dev/null)
 compiler=${compiler:-cc}
 export CC="$compiler -O1" XDG_CACHE_HOME=$work/cache
-unset LAPIDARY_MODEL LAPIDARY_ATTENTION
 mkdir cache
 
 golden=(e-tiny e2-tiny dense-tiny moe-tiny)
@@ -30,33 +19,8 @@ if [ "$(basename "$build")" = build-asan ] || [ -n "${LAPIDARY_TEST_QUICK:-}" ];
 fi
 names=("${golden[@]}" "${forged[@]}")
 
-# check NAME COMMAND...: the command must succeed.
-check() {
-  local name=$1
-  shift
-  if "$@" >check.log 2>&1; then
-    echo "ok - $name"
-  else
-    echo "not ok - $name"
-    sed 's/^/# /' check.log
-    failures=$((failures + 1))
-  fi
-}
-
-# exits CODE COMMAND...: output in the files out and err.
-exits() {
-  local wanted=$1 code
-  shift
-  "$@" >out 2>err </dev/null
-  code=$?
-  [ "$code" -eq "$wanted" ] && return
-  echo "exit code $code instead of $wanted: $*"
-  cat err
-  return 1
-}
-
-# refuses TEXT COMMAND...: exit code 1, nothing on stdout, one line on stderr with TEXT in it.
-refuses() {
+# fails TEXT COMMAND...: exit code 1, nothing on stdout, one line on stderr with TEXT in it.
+fails() {
   local text=$1
   shift
   exits 1 "$@" || return 1
@@ -77,7 +41,7 @@ script() {
   chmod +x "$1"
 }
 
-fingerprint() { "$lapidary" inspect "$@" | sed -n 's/^ *fingerprint //p'; }
+fingerprint() { lapidary inspect "$@" | sed -n 's/^ *fingerprint //p'; }
 
 # ---- the checkpoints, two at a time, each with one thread ----
 
@@ -96,16 +60,16 @@ make_checkpoints() {
       *) layers=6 ;;
     esac
     sed -E 's/("sliding_window": *)[0-9]+/\164/' "$source/models/configs/$name.json" >"$name.json" || return 1
-    "$lapidary" forge "$name.json" "checkpoints/$name" --kv-config "$source/models/configs/$name.kv_config.json" \
+    lapidary forge "$name.json" "checkpoints/$name" --kv-config "$source/models/configs/$name.kv_config.json" \
       --layers $layers --vocab 128 --scale 64 || return 1
-    "$lapidary" inspect --json "checkpoints/$name" | tr -d " \n" | grep -q '"window":64' || return 1
+    lapidary inspect --json "checkpoints/$name" | tr -d " \n" | grep -q '"window":64' || return 1
   done
 }
 
 cut_one() {
-  "$lapidary" cut "checkpoints/$1" --threads 1 >"$1.out" 2>"$1.err" </dev/null
+  lapidary cut "checkpoints/$1" --threads 1 >"$1.out" 2>"$1.err" </dev/null
   echo $? >"$1.code"
-  "$lapidary" check "checkpoints/$1" --threads 1 >"$1.check" 2>&1 </dev/null
+  lapidary check "checkpoints/$1" --threads 1 >"$1.check" 2>&1 </dev/null
   echo $? >>"$1.check"
 }
 
@@ -144,29 +108,29 @@ is_equal() {
 
 serves() {
   local ids=2,7,100,9,11,25
-  exits 0 "$lapidary" logits "checkpoints/$1" --ids $ids --all --path cut --out cut.npy &&
-    exits 0 "$lapidary" logits "checkpoints/$1" --ids $ids --all --path monolith --out monolith.npy &&
+  exits 0 lapidary logits "checkpoints/$1" --ids $ids --all --path cut --out cut.npy &&
+    exits 0 lapidary logits "checkpoints/$1" --ids $ids --all --path monolith --out monolith.npy &&
     cmp cut.npy monolith.npy
 }
 
 says_where() {
   local object
   object=$(sed -n 's/^stored *//p' "$1.out")
-  exits 0 "$lapidary" logits "checkpoints/$1" --ids 2 --out x.npy --verbose && cat err &&
+  exits 0 lapidary logits "checkpoints/$1" --ids 2 --out x.npy --verbose && cat err &&
     grep -qF "path: cut $(fingerprint "checkpoints/$1"), $object" err || return 1
-  exits 0 "$lapidary" logits "checkpoints/$1" --ids 2 --out x.npy --verbose --path monolith && cat err &&
+  exits 0 lapidary logits "checkpoints/$1" --ids 2 --out x.npy --verbose --path monolith && cat err &&
     grep -q 'path: monolith, as asked' err || return 1
-  exits 0 "$lapidary" logits "checkpoints/$1" --ids 2 --out x.npy --verbose --kv 8 && cat err &&
+  exits 0 lapidary logits "checkpoints/$1" --ids 2 --out x.npy --verbose --kv 8 && cat err &&
     grep -q 'path: monolith: there is no cut' err || return 1
-  exits 0 "$lapidary" inspect "checkpoints/$1" && grep -qE "^ *forward +cut, $object$" out || return 1
-  exits 0 "$lapidary" inspect --json "checkpoints/$1" && tr -d ' \n' <out |
+  exits 0 lapidary inspect "checkpoints/$1" && grep -qE "^ *forward +cut, $object$" out || return 1
+  exits 0 lapidary inspect --json "checkpoints/$1" && tr -d ' \n' <out |
     grep -qF "\"available\":true,\"home\":\"$object\"" || return 1
-  exits 0 "$lapidary" inspect --kv 8 "checkpoints/$1" && grep -q 'forward *monolith: there is no cut' out
+  exits 0 lapidary inspect --kv 8 "checkpoints/$1" && grep -q 'forward *monolith: there is no cut' out
 }
 
 bundled() {
-  exits 0 "$lapidary" check && cat out && grep -q '^equal ' out && grep -q '^cut .*built in$' out &&
-    exits 0 "$lapidary" inspect && grep -qE '^ *forward +cut, built in$' out
+  exits 0 lapidary check && cat out && grep -q '^equal ' out && grep -q '^cut .*built in$' out &&
+    exits 0 lapidary inspect && grep -qE '^ *forward +cut, built in$' out
 }
 
 check 'the checkpoints are there' make_checkpoints
@@ -187,27 +151,27 @@ check 'the bundled model has its cut built in' bundled
 emits() {
   local stored
   stored=$(dirname "$(sed -n 's/^stored *//p' e-tiny.out)")/cut.c
-  exits 0 "$lapidary" cut checkpoints/e-tiny --emit one.c && [ ! -s out ] && [ ! -s err ] || return 1
-  exits 0 "$lapidary" cut checkpoints/e-tiny --emit - && cmp out one.c && [ ! -s err ] && cmp one.c "$stored" ||
+  exits 0 lapidary cut checkpoints/e-tiny --emit one.c && [ ! -s out ] && [ ! -s err ] || return 1
+  exits 0 lapidary cut checkpoints/e-tiny --emit - && cmp out one.c && [ ! -s err ] && cmp one.c "$stored" ||
     return 1
-  exits 0 "$lapidary" cut checkpoints/e-tiny --emit - --kv plain && ! cmp -s out one.c || return 1
-  exits 0 "$lapidary" cut e4b --emit two.c && cmp two.c "$source/src/generated/e4b.c" || return 1
-  exits 0 "$lapidary" cut "$source/models/configs/e4b.json" --emit - && cmp -s out two.c && return 1
+  exits 0 lapidary cut checkpoints/e-tiny --emit - --kv plain && ! cmp -s out one.c || return 1
+  exits 0 lapidary cut e4b --emit two.c && cmp two.c "$source/src/generated/e4b.c" || return 1
+  exits 0 lapidary cut "$source/models/configs/e4b.json" --emit - && cmp -s out two.c && return 1
   [ -s out ]
 }
 
 emits_nowhere() {
-  refuses '/nowhere/x.c: cannot be written' "$lapidary" cut checkpoints/e-tiny --emit /nowhere/x.c &&
-    refuses '/dev/full: cannot be written' "$lapidary" cut checkpoints/e-tiny --emit /dev/full &&
-    refuses '/nowhere' "$lapidary" cut /nowhere --emit - || return 1
-  "$lapidary" cut checkpoints/e-tiny --emit - >/dev/full 2>err
+  fails '/nowhere/x.c: cannot be written' lapidary cut checkpoints/e-tiny --emit /nowhere/x.c &&
+    fails '/dev/full: cannot be written' lapidary cut checkpoints/e-tiny --emit /dev/full &&
+    fails '/nowhere' lapidary cut /nowhere --emit - || return 1
+  lapidary cut checkpoints/e-tiny --emit - >/dev/full 2>err
   [ $? -eq 1 ] && grep -q 'standard output' err
 }
 
 names_need_emit() {
   local name
   for name in e4b "$source/models/configs/31b.json"; do
-    exits 2 "$lapidary" cut "$name" && [ ! -s out ] && cat err &&
+    exits 2 lapidary cut "$name" && [ ! -s out ] && cat err &&
       head -n 1 err | grep -qF 'only --emit FILE is possible' || return 1
   done
 }
@@ -222,14 +186,14 @@ at_once() {
   local first second directory
   ln -s "$source/tests/data/goldens/checkpoints/dense-tiny" dense
   directory=cache/lapidary/$(fingerprint dense --kv 8)
-  "$lapidary" cut dense --kv 8 >first 2>&1 &
+  "$program" cut dense --kv 8 >first 2>&1 &
   first=$!
-  "$lapidary" cut dense --kv 8 >second 2>&1 &
+  "$program" cut dense --kv 8 >second 2>&1 &
   second=$!
-  wait $first || { cat first; return 1; }
-  wait $second || { cat second; return 1; }
+  ended $first || { cat first; return 1; }
+  ended $second || { cat second; return 1; }
   [ "$(sed -n 's/^stored//p' first)" = "$(sed -n 's/^stored//p' second)" ] && only_good_files || return 1
-  exits 0 "$lapidary" check dense --kv 8 && grep -qF "$directory" out
+  exits 0 lapidary check dense --kv 8 && grep -qF "$directory" out
 }
 
 check 'two who cut at once leave one good object' at_once
@@ -244,20 +208,20 @@ in_fresh() { # COMMAND...: with a cache of its own, in which nothing may be left
 }
 
 no_compiler() {
-  CC=no-such-compiler in_fresh refuses "there is no C compiler: 'no-such-compiler' was not found" \
-    "$lapidary" cut checkpoints/e-tiny &&
-    CC=/etc/passwd in_fresh refuses '/etc/passwd' "$lapidary" cut checkpoints/e-tiny
+  CC=no-such-compiler in_fresh fails "there is no C compiler: 'no-such-compiler' was not found" \
+    lapidary cut checkpoints/e-tiny &&
+    CC=/etc/passwd in_fresh fails '/etc/passwd' lapidary cut checkpoints/e-tiny
 }
 
 bad_compilers() {
-  CC=false in_fresh refuses 'the compiler (false) failed' "$lapidary" cut checkpoints/e-tiny &&
-    CC="$compiler -fno-such-option" in_fresh refuses 'no-such-option' "$lapidary" cut checkpoints/e-tiny &&
-    CC=true in_fresh refuses 'cut.so' "$lapidary" cut checkpoints/e-tiny || return 1
+  CC=false in_fresh fails 'the compiler (false) failed' lapidary cut checkpoints/e-tiny &&
+    CC="$compiler -fno-such-option" in_fresh fails 'no-such-option' lapidary cut checkpoints/e-tiny &&
+    CC=true in_fresh fails 'cut.so' lapidary cut checkpoints/e-tiny || return 1
   script liar <<'END'
 while [ "$1" != -o ]; do shift; done
 echo 'no object' >"$2"
 END
-  CC=./liar in_fresh refuses 'cannot be loaded' "$lapidary" cut checkpoints/e-tiny
+  CC=./liar in_fresh fails 'cannot be loaded' lapidary cut checkpoints/e-tiny
 }
 
 words_of_cc() {
@@ -265,7 +229,7 @@ words_of_cc() {
 echo "\$A \$*" >$work/words
 exit 1
 END
-  CC="env A=b ./spy -O1 -g" in_fresh refuses 'failed' "$lapidary" cut checkpoints/e-tiny || return 1
+  CC="env A=b ./spy -O1 -g" in_fresh fails 'failed' lapidary cut checkpoints/e-tiny || return 1
   cat words
   grep -Eq '^b -(D|m).* -O3 .* -O1 -g$' words
 }
@@ -287,7 +251,7 @@ while [ "\$1" != -o ]; do shift; done
 cp "\$2" $work/wrong.so
 END
   local text='the cut differs from the monolith: a short prompt, then token by token, first in layer 3 (layer)'
-  CC=./wrong in_fresh refuses "$text" "$lapidary" cut checkpoints/e-tiny || return 1
+  CC=./wrong in_fresh fails "$text" lapidary cut checkpoints/e-tiny || return 1
   # With a good one there, that stays.
   script wrong_again <<END
 while [ "\$1" != -o ]; do shift; done
@@ -296,7 +260,7 @@ END
   local good
   good=$(sed -n 's/^stored *//p' e-tiny.out)
   cp "$good" good.so
-  CC=./wrong_again refuses "$text" "$lapidary" cut checkpoints/e-tiny && cmp good.so "$good" && only_good_files
+  CC=./wrong_again fails "$text" lapidary cut checkpoints/e-tiny && cmp good.so "$good" && only_good_files
 }
 
 # hex TEXT: the bytes. little BYTES NUMBER: little-endian.
@@ -324,9 +288,9 @@ wrong_object() {
   [ "$(stat -c %s sealed.so)" -eq $(($(stat -c %s wrong.so) + 72)) ] || return 1
   chmod 644 sealed.so
   mv sealed.so "$good"
-  refuses 'first in layer 3 (layer)' "$lapidary" check checkpoints/e-tiny || return 1
+  fails 'first in layer 3 (layer)' lapidary check checkpoints/e-tiny || return 1
   cp good.so "$good"
-  exits 0 "$lapidary" check checkpoints/e-tiny
+  exits 0 lapidary check checkpoints/e-tiny
 }
 
 # A damaged one is not run; the monolith is, and says why.
@@ -334,11 +298,11 @@ damaged_object() {
   local good
   good=$(sed -n 's/^stored *//p' e-tiny.out)
   head -c 1000 good.so >"$good"
-  refuses "$good: is damaged" "$lapidary" check checkpoints/e-tiny &&
-    refuses "$good: is damaged" "$lapidary" logits checkpoints/e-tiny --ids 2 --out x.npy --path cut &&
-    exits 0 "$lapidary" logits checkpoints/e-tiny --ids 2,7,100,9,11,25 --all --out x.npy --verbose && cat err &&
+  fails "$good: is damaged" lapidary check checkpoints/e-tiny &&
+    fails "$good: is damaged" lapidary logits checkpoints/e-tiny --ids 2 --out x.npy --path cut &&
+    exits 0 lapidary logits checkpoints/e-tiny --ids 2,7,100,9,11,25 --all --out x.npy --verbose && cat err &&
     grep -qF "path: monolith: $good: is damaged" err || return 1
-  exits 0 "$lapidary" logits checkpoints/e-tiny --ids 2,7,100,9,11,25 --all --out y.npy --path monolith &&
+  exits 0 lapidary logits checkpoints/e-tiny --ids 2,7,100,9,11,25 --all --out y.npy --path monolith &&
     cmp x.npy y.npy || return 1
   cp good.so "$good"
 }
@@ -346,32 +310,32 @@ damaged_object() {
 check 'code that computes something else is not stored, and the layer is named' wrong_code
 check 'check names the first layer that differs, and exits 1' wrong_object
 check 'a damaged object is not used' damaged_object
-check 'no cut, nothing to check' refuses 'there is no cut' "$lapidary" check checkpoints/e-tiny --kv 4
+check 'no cut, nothing to check' fails 'there is no cut' lapidary check checkpoints/e-tiny --kv 4
 
 # ---- places ----
 
 no_place() {
-  refuses 'neither XDG_CACHE_HOME nor HOME is set' env -u HOME -u XDG_CACHE_HOME "$lapidary" cut checkpoints/e-tiny
+  fails 'neither XDG_CACHE_HOME nor HOME is set' bounded env -u HOME -u XDG_CACHE_HOME "$program" cut checkpoints/e-tiny
 }
 
 unwritable_place() {
   mkdir -p closed && chmod a-w closed
   local place=$work/closed
   [ ! -w closed ] || place=/proc # root may write everywhere
-  refuses "$place/lapidary" env XDG_CACHE_HOME="$place" "$lapidary" cut checkpoints/e-tiny && nothing_in closed &&
-    touch file && refuses "$work/file/lapidary" env XDG_CACHE_HOME="$work/file" "$lapidary" cut checkpoints/e-tiny
+  fails "$place/lapidary" bounded env XDG_CACHE_HOME="$place" "$program" cut checkpoints/e-tiny && nothing_in closed &&
+    touch file && fails "$work/file/lapidary" bounded env XDG_CACHE_HOME="$work/file" "$program" cut checkpoints/e-tiny
 }
 
 # Says so before compiling.
 open_place() {
   mkdir -p open/lapidary && chmod 777 open/lapidary
-  CC=false XDG_CACHE_HOME=$work/open refuses "$work/open/lapidary: belongs to somebody else, or others may write" \
-    "$lapidary" cut checkpoints/e-tiny && nothing_in open
+  CC=false XDG_CACHE_HOME=$work/open fails "$work/open/lapidary: belongs to somebody else, or others may write" \
+    lapidary cut checkpoints/e-tiny && nothing_in open
 }
 
 home_place() {
   mkdir home
-  CC=false refuses 'failed' env XDG_CACHE_HOME=relative HOME="$work/home" "$lapidary" cut checkpoints/e-tiny &&
+  CC=false fails 'failed' bounded env XDG_CACHE_HOME=relative HOME="$work/home" "$program" cut checkpoints/e-tiny &&
     [ -d home/.cache/lapidary ] && [ ! -e relative ] && [ "$(stat -c %a home/.cache/lapidary)" = 700 ]
 }
 
@@ -386,7 +350,7 @@ check 'without an absolute XDG_CACHE_HOME, ~/.cache' home_place
 is_running() { [ -e "/proc/$1" ] && ! grep -q '^State:.*Z' "/proc/$1/status"; }
 
 interrupted() {
-  local tries=0 code began
+  local code began
   rm -rf fresh child
   mkdir fresh
   script slow <<END
@@ -394,25 +358,18 @@ sleep 60 &
 echo \$! >$work/child
 wait
 END
-  XDG_CACHE_HOME=$work/fresh CC=$1 "$lapidary" cut checkpoints/e-tiny >out 2>err </dev/null &
-  local pid=$!
-  until compgen -G 'fresh/lapidary/*/.work-*/log' >/dev/null; do
-    sleep 0.02
-    [ $((tries += 1)) -lt 500 ] || return 1
-  done
-  [ "$1" != ./slow ] || until [ -s child ]; do sleep 0.02; done
+  XDG_CACHE_HOME=$work/fresh CC=$1 start "$program" cut checkpoints/e-tiny >out 2>err </dev/null
+  soon compgen -G 'fresh/lapidary/*/.work-*/log' || return 1
+  [ "$1" != ./slow ] || soon test -s child || return 1
   began=$SECONDS
-  kill -INT $pid
-  wait $pid
+  kill -INT "$started"
+  ended "$started"
   code=$?
   [ $code -eq 130 ] && [ $((SECONDS - began)) -le 3 ] && [ ! -s out ] && [ ! -s err ] && nothing_in fresh || return 1
   [ "$1" != ./slow ] || { sleep 0.1; ! is_running "$(cat child)"; }
 }
 
-# A shell without job control lets background commands ignore Ctrl-C; this gives it back.
-set -m
 check 'Ctrl-C while compiling leaves nothing' interrupted "$compiler"
 check 'Ctrl-C ends what the compiler has started' interrupted ./slow
-set +m
 
-[ "$failures" -eq 0 ]
+finish

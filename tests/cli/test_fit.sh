@@ -1,46 +1,18 @@
 #!/usr/bin/env bash
 # `lapidary fit` as a user meets it: the answer, its figures against a run's, messages, exit codes.
-# Usage: test_fit.sh LAPIDARY_BINARY. Prints "ok - NAME" or "not ok - NAME"; exits 1 if anything failed.
-set -u
+# shellcheck source=tests/cli/common.sh
+source "$(dirname "$0")/common.sh"
 
-lapidary=$(realpath "$1")
-pebble=$(realpath "$(dirname "$0")/../../models/pebble")
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-failures=0
-
-check() {
-  local name=$1
-  shift
-  if "$@" >check.log 2>&1; then
-    echo "ok - $name"
-  else
-    echo "not ok - $name"
-    sed 's/^/# /' check.log
-    failures=$((failures + 1))
-  fi
-}
+verb=fit
 
 # fit ARGUMENT...: must succeed and say nothing on stderr; output in the file out.
 fit() {
-  "$lapidary" fit "$@" >out 2>err </dev/null || { echo "exit code $?: $*"; cat err; return 1; }
+  lapidary fit "$@" >out 2>err </dev/null || { echo "exit code $?: $*"; cat err; return 1; }
   [ ! -s err ] || { cat err; return 1; }
 }
 
 # The value of a key in out, the first one.
 value() { sed -n "s/^ *\"$1\": \([^,]*\),\?$/\1/p" out | head -n 1; }
-
-# refuses CODE TEXT ARGUMENT...: that exit code, nothing on stdout, TEXT in the first line of stderr.
-refuses() {
-  local code=$1 text=$2 got
-  shift 2
-  "$lapidary" fit "$@" >out 2>err </dev/null
-  got=$?
-  echo "exit code $got"
-  cat err
-  [ "$got" -eq "$code" ] && [ ! -s out ] && head -n 1 err | grep -qF -- "$text"
-}
 
 # A failure is one line.
 fails() { refuses 1 "$@" && [ "$(wc -l <err)" -eq 1 ]; }
@@ -90,7 +62,7 @@ measured() {
 as_bench_finds() {
   local kv bytes scratch
   for kv in config plain 8 4; do
-    "$lapidary" bench -m "$pebble" --kv $kv --depth 0 --prompt 500 --decode 0 --repeat 1 --threads 2 --json >out ||
+    lapidary bench -m "$pebble" --kv $kv --depth 0 --prompt 500 --decode 0 --repeat 1 --threads 2 --json >out ||
       return 1
     bytes=$(value kv_bytes) scratch=$(value scratch_bytes)
     fit "$pebble" --ctx 500 --kv $kv --threads 2 --bandwidth 1 --json && near "$(value kv_caches)" "$bytes" &&
@@ -125,8 +97,8 @@ wrong_input() {
 }
 
 known_everywhere() {
-  "$lapidary" --help | grep -q '^  fit  ' && "$lapidary" help --man | grep -q '^.SS "lapidary fit ' &&
-    "$lapidary" help --bash-completion | grep -q "'fit --kv'"
+  lapidary --help | grep -q '^  fit  ' && lapidary help --man | grep -q '^.SS "lapidary fit ' &&
+    lapidary help --bash-completion | grep -q "'fit --kv'"
 }
 
 check 'the parts add up' sums_up
@@ -138,4 +110,4 @@ check 'weights are not read' no_weights
 check 'wrong command lines are refused' wrong_lines
 check 'wrong checkpoints and contexts are refused in one line' wrong_input
 check 'help, man page and completion know it' known_everywhere
-[ "$failures" -eq 0 ]
+finish

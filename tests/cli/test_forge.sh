@@ -1,65 +1,35 @@
 #!/usr/bin/env bash
 # `lapidary forge` as a user meets it: names, messages, exit codes, nothing half left.
-# Usage: test_forge.sh LAPIDARY_BINARY. Prints "ok - NAME" or "not ok - NAME"; exits 1 if anything failed.
-set -u
+# shellcheck source=tests/cli/common.sh
+source "$(dirname "$0")/common.sh"
 
-source=$(realpath "$(dirname "$0")/../..")
-work=$(mktemp -d)
-trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
-# Configurations are found from the program's directory, wherever this one was built.
-mkdir "$work/bin"
-cp "$(realpath "$1")" "$work/bin/lapidary"
-ln -s "$source/models" "$work/models"
-lapidary=$work/bin/lapidary
-cd "$work" || exit 1
-failures=0
+program_beside_models
+verb=forge
 small=(--layers 6 --vocab 128 --scale 64)
-
-check() {
-  local name=$1
-  shift
-  if "$@" >check.log 2>&1; then
-    echo "ok - $name"
-  else
-    echo "not ok - $name"
-    sed 's/^/# /' check.log
-    failures=$((failures + 1))
-  fi
-}
-
-# refuses CODE TEXT ARGUMENT...: that exit code, nothing on stdout, TEXT in the first line of stderr.
-refuses() {
-  local code=$1 text=$2 got
-  shift 2
-  "$lapidary" forge "$@" >out 2>err </dev/null
-  got=$?
-  cat err
-  [ "$got" -eq "$code" ] && [ ! -s out ] && head -n 1 err | grep -qF -- "$text"
-}
 
 every_name() {
   local name
   for name in e2b e4b 12b 26b-a4b 31b; do
-    "$lapidary" forge "$name" "$name" "${small[@]}" || return 1
+    lapidary forge "$name" "$name" "${small[@]}" || return 1
     [ "$(ls "$name" | xargs)" = "config.json kv_config.json model.safetensors" ] || return 1
-    "$lapidary" inspect "$name" >/dev/null || return 1
-    "$lapidary" logits "$name" --ids 2,7,100 --out "$name.npy" || return 1
+    lapidary inspect "$name" >/dev/null || return 1
+    lapidary logits "$name" --ids 2,7,100 --out "$name.npy" || return 1
   done
 }
 
 by_file() {
-  "$lapidary" forge "$source/models/configs/e4b.json" by-file "${small[@]}" &&
+  lapidary forge "$source/models/configs/e4b.json" by-file "${small[@]}" &&
     [ ! -e by-file/kv_config.json ] && cmp by-file/config.json e4b/config.json &&
     cmp by-file/model.safetensors e4b/model.safetensors
 }
 
 threads_and_seeds() {
-  "$lapidary" forge e4b one "${small[@]}" --threads 1 && cmp one/model.safetensors e4b/model.safetensors &&
-    "$lapidary" forge e4b other "${small[@]}" --seed 1 && ! cmp -s other/model.safetensors e4b/model.safetensors
+  lapidary forge e4b one "${small[@]}" --threads 1 && cmp one/model.safetensors e4b/model.safetensors &&
+    lapidary forge e4b other "${small[@]}" --seed 1 && ! cmp -s other/model.safetensors e4b/model.safetensors
 }
 
 companions() {
-  "$lapidary" forge e4b plain "${small[@]}" --kv-config none \
+  lapidary forge e4b plain "${small[@]}" --kv-config none \
     --tokenizer "$source/models/pebble/tokenizer.json" &&
     [ ! -e plain/kv_config.json ] && cmp plain/tokenizer.json "$source/models/pebble/tokenizer.json"
 }
@@ -68,19 +38,15 @@ no_replacement() { refuses 1 'e4b: is not empty; --force' e4b e4b "${small[@]}";
 
 replacement() {
   touch plain/model.safetensors.index.json
-  "$lapidary" forge 12b plain "${small[@]}" --force && "$lapidary" inspect plain | grep -q gemma4_unified &&
+  lapidary forge 12b plain "${small[@]}" --force && lapidary inspect plain | grep -q gemma4_unified &&
     [ "$(ls plain | xargs)" = "config.json kv_config.json model.safetensors" ]
 }
 
 interrupted() {
-  "$lapidary" forge e4b big >out 2>err &
-  local pid=$! i
-  for ((i = 0; i < 200; i++)); do
-    [ -e big/model.safetensors.part ] && break
-    sleep 0.05
-  done
-  kill -INT "$pid"
-  wait "$pid"
+  start "$program" forge e4b big >out 2>err
+  soon test -e big/model.safetensors.part
+  kill -INT "$started"
+  ended "$started"
   [ $? -eq 130 ] && [ ! -e big ] && [ ! -s out ]
 }
 
@@ -112,10 +78,7 @@ check "the same seed gives the same bytes with any number of threads" threads_an
 check "--kv-config none and --tokenizer" companions
 check "a directory that is not empty is left alone" no_replacement
 check "--force replaces a checkpoint and what would contradict it" replacement
-# A shell without job control lets background commands ignore Ctrl-C; this gives it back.
-set -m
 check "Ctrl-C leaves nothing" interrupted
-set +m
 check "a failed write leaves nothing" file_too_large
 check "a directory that cannot be made is named" unwritable
 check "a broken configuration is named with its field" broken_config
@@ -133,4 +96,4 @@ check "--vocab too small" refuses 1 '--vocab: 100 leaves out token 106' e4b new 
 check "--kv-config missing" refuses 1 'no.json: cannot be opened' e4b new --kv-config no.json "${small[@]}"
 check "refusals make no directory" test ! -e new
 
-[ "$failures" -eq 0 ]
+finish

@@ -136,7 +136,7 @@ describe('anthropic, a server with a key and little room', () => {
     const controller = new AbortController();
     const body = { ...greedy, prompt: 'Once', max_tokens: 4000, logit_bias: { 1: -100, 6: -100 } };
     const long = client.post('/v1/completions', { body, signal: controller.signal }).catch((error) => error);
-    while ((await server.health()).running !== 1);
+    await server.reaches({ running: 1, waiting: 0 });
     const error = await client.messages.create({ ...greedy, messages: user('Hello') }).catch((caught) => caught);
     assert.ok(error instanceof Anthropic.RateLimitError, String(error));
     assert.equal(error.error.error.type, 'rate_limit_error');

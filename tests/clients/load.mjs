@@ -8,7 +8,7 @@
 import assert from 'node:assert/strict';
 import http from 'node:http';
 import { parseArgs } from 'node:util';
-import { exam, serve, tools } from './server.mjs';
+import { exam, patience as serverPatience, serve, tools } from './server.mjs';
 
 const { values } = parseArgs({
   options: { seconds: { type: 'string', default: '60' }, connections: { type: 'string', default: '64' } },
@@ -69,6 +69,7 @@ function essence(text, stream) {
   return said;
 }
 
+const SILENCE = 60000 * serverPatience; // milliseconds
 const agent = new http.Agent({ keepAlive: true, maxSockets: connections });
 
 /** Sends a request; `patience` is after how many bytes or milliseconds the client goes away, or null. */
@@ -87,6 +88,7 @@ function send(url, { path, body }, patience = null) {
       clearTimeout(timer);
       settle(value);
     };
+    request.setTimeout(SILENCE, () => request.destroy(new Error(`${path}: nothing came for ${SILENCE / 1000} s`)));
     request.on('error', (error) => (dropped ? end(resolve, null) : end(reject, error)));
     request.on('response', (response) => {
       let text = '';

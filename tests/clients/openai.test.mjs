@@ -321,7 +321,7 @@ describe('openai, a server with a key and little room', () => {
     const controller = new AbortController();
     const long = { ...greedy, prompt: 'Once', max_tokens: 4000, logit_bias: { 1: -100, 6: -100 } };
     const kept = [1, 2].map(() => impatient.completions.create(long, { signal: controller.signal }).catch((error) => error));
-    for (let state = {}; state.running !== 1 || state.waiting !== 1; ) state = await server.health();
+    await server.reaches({ running: 1, waiting: 1 });
     const [{ messages, said }] = exam('sum', 1);
     const refused = await impatient.chat.completions.create({ ...greedy, messages }).catch((error) => error);
     assert.ok(refused instanceof OpenAI.RateLimitError, String(refused));

@@ -31,7 +31,7 @@ export async function serve(...flags) {
   process.once('SIGTERM', () => process.exit(1)); // so that the runner's time limit leaves no server behind
 
   const get = async (path) => {
-    const response = await fetch(url + path);
+    const response = await fetch(url + path, { signal: AbortSignal.timeout(20000 * patience) });
     assert.equal(response.status, 200, path);
     return response;
   };
@@ -41,17 +41,18 @@ export async function serve(...flags) {
     /** Memory that is the server's own, in bytes. */
     memory: () => Number(/^RssAnon:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${child.pid}/status`, 'utf8'))[1]) * 1024,
     descriptors: () => readdirSync(`/proc/${child.pid}/fd`).length,
-    /** Waits until nothing runs and nothing waits; gives the seconds that it took. */
-    async idle(limit = 5 * patience) {
+    /** Waits until so many requests run and so many wait; gives the seconds that it took. */
+    async reaches(wanted, limit = 5 * patience) {
       const start = performance.now();
       for (;;) {
         const { running, waiting } = await server.health();
         const seconds = (performance.now() - start) / 1000;
-        if (running === 0 && waiting === 0) return seconds;
-        assert.ok(seconds < limit, `after ${limit} s still ${running} running, ${waiting} waiting`);
+        if (running === wanted.running && waiting === wanted.waiting) return seconds;
+        assert.ok(seconds < limit, `after ${limit} s ${running} running, ${waiting} waiting`);
         await sleep(20);
       }
     },
+    idle: () => server.reaches({ running: 0, waiting: 0 }),
     /** Sends SIGTERM and expects an orderly end. */
     async stop() {
       child.kill('SIGTERM');
