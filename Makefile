@@ -1,8 +1,8 @@
 # make           the program: build/lapidary
 # make run       installs what is missing, builds, lets the bundled model speak
 # make test      everything that must hold (tests/run); with QUICK=1 what people at work want to know in minutes: gcc's
-#                build with Pebble's cut, unit tests with fewer cases, the command line's but the slow ones, clang-format.
-#                That leaves out clang, sanitizers, Arm, fuzzers, clang-tidy, the clients, and cutting other checkpoints
+#                build with Pebble's cut, unit tests with fewer cases, the command line's but `cut` and `bench`,
+#                clang-format. That leaves out clang, sanitizers, Arm, fuzzers, clang-tidy and the clients
 # make regenerate  the cuts in src/generated again, by this version of the generator
 # make bench     measurements; make soak: long fuzzing, long load, AVX-512 on an emulated processor
 .PHONY: all run test bench soak regenerate format install clean
