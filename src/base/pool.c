@@ -255,13 +255,14 @@ static void wait_for_workers(lap_pool *pool) {
   const double begin = lap_seconds();
   double now = begin;
   int late = 0;
-  for (int workers; (workers = inside(pool)) > 0; now = lap_seconds()) {
+  for (int workers; (workers = inside(pool)) > 0;) {
     if (now - begin > YIELD_SECONDS) {
       if (!late) late = workers;
       sched_yield(); /* a worker lost its core inside a task: let it have this one */
     } else {
       for (int round = 0; round < CLOCK_ROUNDS && inside(pool); round++) relax();
     }
+    now = lap_seconds();
   }
   pool->waited += now - begin;
   if (late && !workers_pay(pool, now)) begin_rest(pool, late, now);

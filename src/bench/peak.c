@@ -1,4 +1,4 @@
-/* peak.c: the measuring loops in plain C, and the choice of a form.
+/* peak.c: the measuring loops in plain C, and the choice of a variant.
  *
  * The blocks are written element by element with sums side by side, which compilers turn into vectors
  * of whatever the base instruction set has. */

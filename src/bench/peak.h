@@ -41,7 +41,7 @@ extern const lap_bench_peak lap_bench_peak_avx512;
 extern const lap_bench_peak lap_bench_peak_neon;
 #endif
 
-/* The fastest form that this processor runs, whatever LAPIDARY_ISA says: a ceiling is the machine's. */
+/* The fastest variant that this processor runs, whatever LAPIDARY_ISA says: a ceiling is the machine's. */
 const lap_bench_peak *lap_bench_peak_select(void);
 
 #endif

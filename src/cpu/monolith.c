@@ -2,7 +2,7 @@
  * it to the bit.
  *
  * Read it from the bottom: embed, then the layers, then the head. A layer is attention, feed-forward and, in
- * the E models, the per-layer input, each of the form
+ * the E models, the per-layer input, each one
  *     stream = stream + norm(block(norm(stream))).
  * Formulas are those of docs/gemma4.md section 3; the order of every sum is in docs/numerics.md. The bodies
  * are those of src/pass and src/kernels, called here with values read from the plan; which of them, in which

@@ -1,4 +1,4 @@
-/* monolith.h: the general forward pass, one form for each instruction set. pass->plan is a lap_plan. */
+/* monolith.h: the general forward pass, one variant for each instruction set. pass->plan is a lap_plan. */
 #ifndef LAP_CPU_MONOLITH_H
 #define LAP_CPU_MONOLITH_H
 

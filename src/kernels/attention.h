@@ -110,7 +110,7 @@ LAP_INLINE float lap_softmax_block_avx2(float *s, int first, int last, float *m,
     __m256i inside = _mm256_andnot_si256(_mm256_cmpgt_epi32(_mm256_set1_epi32(first), position),
                                          _mm256_cmpgt_epi32(_mm256_set1_epi32(last), position));
     live[i] = _mm256_castsi256_ps(inside);
-    /* max returns the second operand for a NaN score: it is passed over, as in the portable form. */
+    /* max returns the second operand for a NaN score: it is passed over, as in the portable variant. */
     best = _mm256_max_ps(_mm256_blendv_ps(nothing, _mm256_loadu_ps(s + 8 * i), live[i]), best);
   }
   float top = lap_max8_avx2(best);

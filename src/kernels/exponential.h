@@ -153,7 +153,7 @@ LAP_INLINE float32x4_t lap_fma_neon(float32x4_t a, float32x4_t b, float32x4_t c)
   return vfmaq_f32(c, a, b);
 }
 
-/* A NaN passes through min and max here, as it does through the comparisons of the portable form. */
+/* A NaN passes through min and max here, as it does through the comparisons of the portable variant. */
 LAP_INLINE float32x4_t lap_exp_neon(float32x4_t x) {
   const float32x4_t low = vdupq_n_f32(LAP_EXP_LOW), rounder = vdupq_n_f32(LAP_ROUNDER);
   float32x4_t bounded = vmaxq_f32(low, vminq_f32(vdupq_n_f32(LAP_EXP_HIGH), x));
@@ -214,7 +214,7 @@ LAP_INLINE void lap_softcap_neon(float *y, int n, float cap) {
 #ifdef LAP_HAVE_AVX512
 LAP_INLINE __m512 lap_exp_avx512(__m512 x) {
   const __m512 low = _mm512_set1_ps(LAP_EXP_LOW), rounder = _mm512_set1_ps(LAP_ROUNDER);
-  /* min and max return the second operand when one is NaN, as in the other forms. */
+  /* min and max return the second operand when one is NaN, as in the other variants. */
   __m512 bounded = _mm512_max_ps(low, _mm512_min_ps(_mm512_set1_ps(LAP_EXP_HIGH), x));
   __m512 shifted = _mm512_fmadd_ps(bounded, _mm512_set1_ps(LAP_LOG2_E), rounder);
   __m512 n = _mm512_sub_ps(shifted, rounder);

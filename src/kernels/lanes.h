@@ -5,7 +5,7 @@
  * multiply-adds, and the lanes are added by halves: l[i] += l[i + 8], then + 4, + 2, + 1. AVX-512
  * holds the lanes in one register, AVX2 in two, NEON in four; plain C in an array.
  *
- * Bodies are `static inline` in headers, one file for each operation, the portable form beside the
+ * Bodies are `static inline` in headers, one file for each operation, the portable variant beside the
  * others. They depend on nothing but each other, so that generated code can include them: shapes and
  * bits are parameters, and become constants where the caller passes constants. */
 #ifndef LAP_KERNELS_LANES_H

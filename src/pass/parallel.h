@@ -10,9 +10,9 @@
 #include "pass/pass.h"
 
 enum {
-  LAP_ROW_STEP = 16,        /* rows of a weight in a task are a multiple of a cache line of outputs */
-  LAP_TASKS_A_THREAD = 8,   /* slack for threads that lose their core for a while */
-  LAP_TASK_WEIGHTS = 16384  /* but no task of less than a microsecond: taking one costs a tenth of that */
+  LAP_ROW_STEP = 16,       /* rows of a weight in a task are a multiple of a cache line of outputs */
+  LAP_TASKS_A_THREAD = 8,  /* slack for threads that lose their core for a while */
+  LAP_TASK_WEIGHTS = 16384 /* but no task of less than a microsecond: taking one costs a tenth of that */
 };
 
 /* The next `bytes` of memory that is being divided; NULL while bytes are only added up. */

@@ -1,4 +1,4 @@
-/* Every form of every operation gives the bits of the portable one.
+/* Every variant of every operation gives the bits of the portable one.
  *
  * Kinds (bits, groups, caches) go round with the number of the trial, so that LAPIDARY_TEST_QUICK, which is
  * for emulated processors, leaves none of them out. */
@@ -8,7 +8,7 @@
 #include "support/check.h"
 
 /* All that are built but the portable one, which is the last. */
-static const lap_kernels *const *const forms = lap_kernels_built;
+static const lap_kernels *const *const variants = lap_kernels_built;
 static const lap_kernels *const reference = &lap_kernels_portable;
 
 static int trials(int all, int quick) {
@@ -51,26 +51,26 @@ static unsigned char *random_scales(random_source *source, size_t n, lap_format 
 static void rows_have_equal_bits_in_every_form(void **state) {
   (void)state;
   random_source source = {1};
-  for (int f = 0; forms[f] != reference; f++) {
-    if (!lap_kernels_run_here(forms[f])) continue;
+  for (int f = 0; variants[f] != reference; f++) {
+    if (!lap_kernels_run_here(variants[f])) continue;
     for (int trial = 0; trial < trials(300, 60); trial++) {
       int n = 1 + random_below(&source, 700);
       float *x = random_row(&source, n), *w = random_row(&source, n);
       float *a = malloc((size_t)n * 4), *b = malloc((size_t)n * 4);
       reference->rms_norm(x, trial % 3 ? w : NULL, n, 1e-6f, a);
-      forms[f]->rms_norm(x, trial % 3 ? w : NULL, n, 1e-6f, b);
+      variants[f]->rms_norm(x, trial % 3 ? w : NULL, n, 1e-6f, b);
       assert_memory_equal(a, b, (size_t)n * 4);
       reference->geglu(x, w, n, a);
-      forms[f]->geglu(x, w, n, b);
+      variants[f]->geglu(x, w, n, b);
       assert_memory_equal(a, b, (size_t)n * 4);
       memcpy(a, x, (size_t)n * 4);
       memcpy(b, x, (size_t)n * 4);
       reference->softcap(a, n, 30.0f);
-      forms[f]->softcap(b, n, 30.0f);
+      variants[f]->softcap(b, n, 30.0f);
       assert_memory_equal(a, b, (size_t)n * 4);
       int half = n / 2;
       reference->rope(a, 2 * half, half, x, w);
-      forms[f]->rope(b, 2 * half, half, x, w);
+      variants[f]->rope(b, 2 * half, half, x, w);
       assert_memory_equal(a, b, (size_t)(2 * half) * 4);
       free(x), free(w), free(a), free(b);
     }
@@ -85,19 +85,19 @@ static void exponential_edges_have_equal_bits(void **state) {
   enum {
     N = sizeof edges / sizeof edges[0]
   };
-  for (int f = 0; forms[f] != reference; f++) {
-    if (!lap_kernels_run_here(forms[f])) continue;
+  for (int f = 0; variants[f] != reference; f++) {
+    if (!lap_kernels_run_here(variants[f])) continue;
     for (int i = 0; i < N; i++) {
       /* copies, so that the vector part runs; y = 1 keeps gelu itself */
       float x[16], one[16], a[16], b[16];
       for (int j = 0; j < 16; j++) x[j] = edges[i], one[j] = 1.0f;
       reference->geglu(x, one, 16, a);
-      forms[f]->geglu(x, one, 16, b);
+      variants[f]->geglu(x, one, 16, b);
       for (int j = 0; j < 16; j++)
         assert_true(lap_f32_bits(a[j]) == lap_f32_bits(b[j]) || (isnan(a[j]) && isnan(b[j])));
       memcpy(a, x, sizeof x), memcpy(b, x, sizeof x);
       reference->softcap(a, 16, 30.0f);
-      forms[f]->softcap(b, 16, 30.0f);
+      variants[f]->softcap(b, 16, 30.0f);
       for (int j = 0; j < 16; j++)
         assert_true(lap_f32_bits(a[j]) == lap_f32_bits(b[j]) || (isnan(a[j]) && isnan(b[j])));
     }
@@ -134,8 +134,8 @@ static void release(quantized_rows *r) {
 static void quantized_rows_have_equal_bits_in_every_form(void **state) {
   (void)state;
   random_source source = {2};
-  for (int f = 0; forms[f] != reference; f++) {
-    if (!lap_kernels_run_here(forms[f])) continue;
+  for (int f = 0; variants[f] != reference; f++) {
+    if (!lap_kernels_run_here(variants[f])) continue;
     for (int trial = 0; trial < trials(200, 60); trial++) {
       int block = trial % 2 ? 64 : 32, n = block * (1 + random_below(&source, 20));
       float *x = random_row(&source, n);
@@ -144,7 +144,7 @@ static void quantized_rows_have_equal_bits_in_every_form(void **state) {
       if (trial % 13 == 0) x[random_below(&source, n)] = INFINITY;
       if (trial % 17 == 0)
         for (int i = 0; i < n; i++) x[i] *= 1e-36f;
-      quantized_rows a = quantize(reference, x, 1, n, block), b = quantize(forms[f], x, 1, n, block);
+      quantized_rows a = quantize(reference, x, 1, n, block), b = quantize(variants[f], x, 1, n, block);
       size_t cells = (size_t)a.q.padded * 2, blocks = (size_t)(n / block) * 4;
       assert_memory_equal(a.q.q, b.q.q, cells);
       assert_memory_equal(a.q.nibble, b.q.nibble, cells);
@@ -162,8 +162,8 @@ static void quantized_rows_have_equal_bits_in_every_form(void **state) {
 static void quantized_products_have_equal_bits_in_every_form(void **state) {
   (void)state;
   random_source source = {3};
-  for (int f = 0; forms[f] != reference; f++) {
-    if (!lap_kernels_run_here(forms[f])) continue;
+  for (int f = 0; variants[f] != reference; f++) {
+    if (!lap_kernels_run_here(variants[f])) continue;
     for (int trial = 0; trial < trials(400, 80); trial++) {
       const weight_kind kind = kind_of_trial(trial, &source);
       int bits = kind.bits, group = kind.group, cols = group * kind.groups;
@@ -187,7 +187,7 @@ static void quantized_products_have_equal_bits_in_every_form(void **state) {
       float *a = calloc(1, out), *b = calloc(1, out);
       int first = random_below(&source, rows);
       reference->matmul_quantized(&w, &q.q, 0, x_rows, first, rows, a, (size_t)rows);
-      forms[f]->matmul_quantized(&w, &q.q, 0, x_rows, first, rows, b, (size_t)rows);
+      variants[f]->matmul_quantized(&w, &q.q, 0, x_rows, first, rows, b, (size_t)rows);
       assert_memory_equal(a, b, out);
       free((void *)(uintptr_t)w.codes), free((void *)(uintptr_t)w.scales), free((void *)(uintptr_t)w.biases);
       free(x), free(a), free(b);
@@ -200,8 +200,8 @@ static void quantized_products_have_equal_bits_in_every_form(void **state) {
 static void woven_products_have_equal_bits(void **state) {
   (void)state;
   random_source source = {7};
-  for (int f = 0; forms[f] != reference; f++) {
-    if (!lap_kernels_run_here(forms[f])) continue;
+  for (int f = 0; variants[f] != reference; f++) {
+    if (!lap_kernels_run_here(variants[f])) continue;
     for (int trial = 0; trial < trials(300, 72); trial++) {
       const weight_kind kind = kind_of_trial(trial, &source);
       int bits = kind.bits, group = kind.group;
@@ -229,13 +229,13 @@ static void woven_products_have_equal_bits(void **state) {
       else
         lean.nibble = NULL;
       for (int t = 0; t < held; t++)
-        forms[f]->quantize_woven(x + (size_t)t * (size_t)cols, cols, block, &lean, t);
+        variants[f]->quantize_woven(x + (size_t)t * (size_t)cols, cols, block, &lean, t);
       int x_first = random_below(&source, x_rows), count = 1 + random_below(&source, x_rows - x_first);
       int first = random_below(&source, rows);
       size_t out = (size_t)(count * rows) * 4;
       float *a = calloc(1, out), *b = calloc(1, out);
       reference->matmul_quantized(&w, &q.q, x_first, count, first, rows, a, (size_t)rows);
-      forms[f]->matmul_quantized(&w, &lean, x_first, count, first, rows, b, (size_t)rows);
+      variants[f]->matmul_quantized(&w, &lean, x_first, count, first, rows, b, (size_t)rows);
       assert_memory_equal(a, b, out);
       free((void *)(uintptr_t)w.codes), free((void *)(uintptr_t)w.scales), free((void *)(uintptr_t)w.biases);
       free(x), free(a), free(b);
@@ -247,8 +247,8 @@ static void woven_products_have_equal_bits(void **state) {
 static void dense_products_have_equal_bits_in_every_form(void **state) {
   (void)state;
   random_source source = {4};
-  for (int f = 0; forms[f] != reference; f++) {
-    if (!lap_kernels_run_here(forms[f])) continue;
+  for (int f = 0; variants[f] != reference; f++) {
+    if (!lap_kernels_run_here(variants[f])) continue;
     for (int trial = 0; trial < trials(200, 30); trial++) {
       lap_format format = (lap_format)random_below(&source, 3);
       int cols = 1 + random_below(&source, 300), rows = 1 + random_below(&source, 30);
@@ -261,7 +261,7 @@ static void dense_products_have_equal_bits_in_every_form(void **state) {
       size_t out = (size_t)(x_rows * rows) * 4;
       float *a = malloc(out), *b = malloc(out);
       reference->matmul_dense(&w, x, (size_t)cols, x_rows, 0, rows, a, (size_t)rows);
-      forms[f]->matmul_dense(&w, x, (size_t)cols, x_rows, 0, rows, b, (size_t)rows);
+      variants[f]->matmul_dense(&w, x, (size_t)cols, x_rows, 0, rows, b, (size_t)rows);
       assert_memory_equal(a, b, out);
       free(weight), free(x), free(a), free(b);
     }
@@ -272,8 +272,8 @@ static void dense_products_have_equal_bits_in_every_form(void **state) {
 static void attention_has_equal_bits_in_every_form_and_company(void **state) {
   (void)state;
   random_source source = {5};
-  for (int f = 0; forms[f] != reference; f++) {
-    if (!lap_kernels_run_here(forms[f])) continue;
+  for (int f = 0; variants[f] != reference; f++) {
+    if (!lap_kernels_run_here(variants[f])) continue;
     for (int trial = 0; trial < trials(60, 24); trial++) {
       static const int kinds[] = {4, 8, 16};
       int bits = kinds[trial % 3], head_dim = trial % 8 < 2 ? 256 : 32 * (1 + random_below(&source, 4));
@@ -310,11 +310,11 @@ static void attention_has_equal_bits_in_every_form_and_company(void **state) {
       lap_attend_queries together = {count, q, &qx.q, 0, low, high};
       lap_attend_state a = {m[0], l[0], acc[0]}, b = {m[1], l[1], acc[1]};
       reference->attend_span(&kv, &together, begin, end, &a, scratch);
-      forms[f]->attend_span(&kv, &together, begin, end, &b, scratch);
+      variants[f]->attend_span(&kv, &together, begin, end, &b, scratch);
       for (int t = 0; t < count; t++) { /* and alone */
         lap_attend_queries alone = {1, q + t * head_dim, &qx.q, t, low + t, high + t};
         lap_attend_state c = {m[2] + t, l[2] + t, acc[2] + t * head_dim};
-        forms[f]->attend_span(&kv, &alone, begin, end, &c, scratch);
+        variants[f]->attend_span(&kv, &alone, begin, end, &c, scratch);
       }
       for (int i = 1; i < 3; i++) {
         assert_memory_equal(m[0], m[i], (size_t)count * 4);
@@ -330,13 +330,14 @@ static void attention_has_equal_bits_in_every_form_and_company(void **state) {
   }
 }
 
-/* Which forms the other tests compare: all that are built, and it is said which this processor cannot run. */
+/* Which variants the other tests compare: all that are built, and it is said which this processor cannot run.
+ */
 static void every_form_that_is_built_runs_here(void **state) {
   (void)state;
   int compared = 0, left_out = 0;
-  for (int f = 0; forms[f] != reference; f++) {
-    const bool runs = lap_kernels_run_here(forms[f]);
-    print_message("%s: %s\n", forms[f]->name, runs ? "compared" : "NOT COMPARED, this processor lacks it");
+  for (int f = 0; variants[f] != reference; f++) {
+    const bool runs = lap_kernels_run_here(variants[f]);
+    print_message("%s: %s\n", variants[f]->name, runs ? "compared" : "NOT COMPARED, this processor lacks it");
     compared += runs, left_out += !runs;
   }
   if (left_out) skip();
@@ -353,10 +354,10 @@ static void the_environment_names_a_form_and_a_wrong_name_is_an_error(void **sta
   lap_error error;
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     const lap_kernels *named = NULL;
-    for (int f = 0; forms[f]; f++) {
-      if (!lap_kernels_run_here(forms[f])) continue;
-      if (!best) best = forms[f];
-      if (strcmp(forms[f]->name, names[i]) == 0) named = forms[f];
+    for (int f = 0; variants[f]; f++) {
+      if (!lap_kernels_run_here(variants[f])) continue;
+      if (!best) best = variants[f];
+      if (strcmp(variants[f]->name, names[i]) == 0) named = variants[f];
     }
     assert_int_equal(lap_kernels_select(names[i], &kernels, &error), named ? LAP_OK : LAP_ERROR_UNSUPPORTED);
     if (named)
