@@ -242,11 +242,42 @@ lap_status lap_sampler_logprobs(lap_sampler *sampler, const float *logits, int32
                                 lap_logprob *top, int32_t top_count, int32_t *found, lap_error *error);
 
 typedef enum lap_finish {
+  LAP_FINISH_NONE,   /* not yet, or not by itself: an error */
   LAP_FINISH_EOS,    /* the model ended it */
   LAP_FINISH_STOP,   /* a stop string appeared */
   LAP_FINISH_LENGTH, /* max_tokens or the context limit was reached */
-  LAP_FINISH_CALLER  /* the callback said so */
+  LAP_FINISH_CALLS,  /* tools are to be called */
+  LAP_FINISH_CALLER  /* the caller said so */
 } lap_finish;
+
+/* A token of the text with its log probabilities, as lap_sampler_logprobs has them. */
+typedef struct lap_note {
+  int32_t id;
+  float logprob;
+  int32_t top_count;
+  lap_logprob top[LAP_MAX_TOP_LOGPROBS];
+} lap_note;
+
+typedef enum lap_piece_kind {
+  LAP_PIECE_TEXT,
+  LAP_PIECE_THOUGHT,
+  LAP_PIECE_CALL /* of a tool, whole */
+} lap_piece_kind;
+
+/* What the model says, piece by piece. */
+typedef struct lap_piece {
+  lap_piece_kind kind;
+  int index;            /* THOUGHT, CALL: 0 for the first of its kind, 1 for the second */
+  const char *name;     /* CALL */
+  const char *text;     /* valid UTF-8, terminated; of a CALL the arguments, a JSON object */
+  size_t length;        /* of `text` */
+  const lap_note *note; /* TEXT [notes]: its tokens, where log probabilities were asked for */
+  size_t notes;
+} lap_piece;
+
+/* Gets the pieces in order. What they point to is valid during the call. False: enough, nothing more is said.
+ */
+typedef bool lap_say(void *context, const lap_piece *piece);
 
 typedef struct lap_generate_options {
   int64_t max_tokens;      /* 0 = until the model ends or the context is full */

@@ -157,10 +157,11 @@ static bool go_on(void *context, int64_t done, int64_t total) {
   return !c->screen.lost && !lap_input_interrupted(c->input);
 }
 
-/* A lap_output_sink. */
-static void show(void *context, const lap_output_event *event) {
+/* A lap_say. */
+static bool show(void *context, const lap_piece *piece) {
   chat *c = context;
-  lap_screen_show(&c->screen, event);
+  lap_screen_show(&c->screen, piece);
+  return !c->screen.lost;
 }
 
 static void say_full(chat *c, const lap_turn *turn) {
@@ -455,7 +456,7 @@ static lap_status prepare(chat *c, lap_error *error) {
       .sampling = lap_sampling_of(&chosen->sampling, c->opened.model),
       .thinking = c->thinking,
       .allow_special = chosen->allow_special,
-      .sink = show,
+      .say = show,
       .go_on = go_on,
       .receiver = c,
   };

@@ -66,49 +66,49 @@ static void end_line(lap_screen *screen) {
   if (screen->line_open) put_text(screen, "\n");
 }
 
-static void show_thought(lap_screen *screen, const lap_output_event *event, bool begins) {
+static void show_thought(lap_screen *screen, const lap_piece *piece, bool begins) {
   if (!screen->terminal) return;
   if (begins) {
     end_line(screen);
     put_text(screen, "thinking: ");
   }
   if (screen->colour) put_text(screen, dim);
-  put_safely(screen, event->text, event->length);
-  bool open = event->length > 0 && event->text[event->length - 1] != '\n';
+  put_safely(screen, piece->text, piece->length);
+  bool open = piece->length > 0 && piece->text[piece->length - 1] != '\n';
   if (screen->colour) put_text(screen, plain);
   screen->line_open = open;
 }
 
-static void show_content(lap_screen *screen, const lap_output_event *event, bool begins) {
+static void show_content(lap_screen *screen, const lap_piece *piece, bool begins) {
   if (begins && screen->began) {
     end_line(screen);
-    if (screen->terminal && screen->kind == LAP_OUTPUT_THOUGHT) put_text(screen, "\n");
+    if (screen->terminal && screen->kind == LAP_PIECE_THOUGHT) put_text(screen, "\n");
   }
-  put_safely(screen, event->text, event->length);
+  put_safely(screen, piece->text, piece->length);
 }
 
-static void show_call(lap_screen *screen, const lap_output_event *event) {
+static void show_call(lap_screen *screen, const lap_piece *piece) {
   end_line(screen);
   put_text(screen, "call ");
-  put_safely(screen, event->name, strlen(event->name));
+  put_safely(screen, piece->name, strlen(piece->name));
   put_text(screen, " ");
-  put_safely(screen, event->text, event->length);
+  put_safely(screen, piece->text, piece->length);
   put_text(screen, "\n");
 }
 
-void lap_screen_show(lap_screen *screen, const lap_output_event *event) {
-  bool begins = !screen->began || screen->kind != event->kind ||
-                (event->kind == LAP_OUTPUT_THOUGHT && screen->thought != event->index);
+void lap_screen_show(lap_screen *screen, const lap_piece *piece) {
+  bool begins = !screen->began || screen->kind != piece->kind ||
+                (piece->kind == LAP_PIECE_THOUGHT && screen->thought != piece->index);
   lap_hide_progress();
-  if (event->kind == LAP_OUTPUT_THOUGHT)
-    show_thought(screen, event, begins);
-  else if (event->kind == LAP_OUTPUT_CALL)
-    show_call(screen, event);
+  if (piece->kind == LAP_PIECE_THOUGHT)
+    show_thought(screen, piece, begins);
+  else if (piece->kind == LAP_PIECE_CALL)
+    show_call(screen, piece);
   else
-    show_content(screen, event, begins);
+    show_content(screen, piece, begins);
   screen->began = true;
-  screen->kind = event->kind;
-  screen->thought = event->index;
+  screen->kind = piece->kind;
+  screen->thought = piece->index;
 }
 
 void lap_screen_end(lap_screen *screen, bool answered) {

@@ -6,7 +6,7 @@
 #ifndef LAP_CLI_CHAT_SCREEN_H
 #define LAP_CLI_CHAT_SCREEN_H
 
-#include "text/output.h"
+#include "lapidary.h"
 
 typedef struct lap_screen {
   bool terminal;
@@ -14,16 +14,16 @@ typedef struct lap_screen {
   bool lost;   /* standard output takes no more */
   /* of the answer */
   bool began;
-  lap_output_kind kind; /* of what came last */
-  int thought;          /* its number */
-  bool line_open;       /* the cursor is not at the beginning of a line */
+  lap_piece_kind kind; /* of what came last */
+  int thought;         /* its number */
+  bool line_open;      /* the cursor is not at the beginning of a line */
 } lap_screen;
 
 /* `interactive`: somebody sits at the terminal; else nothing is dimmed. */
 void lap_screen_open(lap_screen *screen, bool interactive);
 
 /* The next thing that the model says. */
-void lap_screen_show(lap_screen *screen, const lap_output_event *event);
+void lap_screen_show(lap_screen *screen, const lap_piece *piece);
 
 /* The answer is over: what follows begins a line. `answered`: there was one, if only an empty one, which is a
  * line too where a program reads. */

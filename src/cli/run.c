@@ -219,7 +219,9 @@ static void print_bytes(const char *what, uint64_t bytes) {
 }
 
 static void print_stats(const job *j) {
-  static const char *const reasons[] = {"end token", "stop string", "length", "interrupted"};
+  static const char *const reasons[] = {
+      [LAP_FINISH_NONE] = "nothing",  [LAP_FINISH_EOS] = "end token", [LAP_FINISH_STOP] = "stop string",
+      [LAP_FINISH_LENGTH] = "length", [LAP_FINISH_CALLS] = "calls",   [LAP_FINISH_CALLER] = "interrupted"};
   const lap_generate_result *r = &j->result;
   lap_stats stats = lap_session_stats(j->opened.session);
   struct rusage usage;

@@ -15,6 +15,8 @@
 #include "base/memory.h"
 #include "cache/rings.h"
 #include "engine/passes.h"
+#include "engine/sampler.h"
+#include "engine/speaker.h"
 #include "model/chat.h"
 #include "model/model.h"
 
@@ -24,7 +26,6 @@ enum {
 
 struct lap_dialogue {
   lap_model *model;
-  const lap_tokenizer *tokenizer;
   lap_chat *chat;
   lap_batch *batch;
   lap_dialogue_options options;
@@ -34,14 +35,12 @@ struct lap_dialogue {
   int results;   /* of its calls, that are there */
 
   /* of the answer that is being made */
-  lap_sampler *sampler;
-  lap_output *output;
-  const char **tool_names; /* [transcript.tools], the transcript's: what the parser knows */
+  lap_speaker *speaker;
+  const char **tool_names; /* [transcript.tools], the transcript's: what calls are resolved to */
   int thoughts;            /* that have begun */
-  bool turned;             /* the model has ended its turn */
+  bool lost;               /* there was no memory for a piece */
   bool ended;              /* the job has */
   lap_job_record record;
-  lap_error error; /* LAP_OK: none */
 };
 
 /* ---- creation -------------------------------------------------------------------------------- */
@@ -82,9 +81,8 @@ lap_status lap_dialogue_create(lap_model *model, const lap_dialogue_options *opt
   if (!d) return lap_fail(error, LAP_ERROR_MEMORY, "out of memory for a conversation");
   d->model = model;
   d->options = *options;
-  lap_status status = lap_model_tokenizer(model, &d->tokenizer, error);
-  if (status == LAP_OK) status = lap_model_open_chat(model, &d->chat, error);
-  if (status == LAP_OK) status = lap_sampler_create(model, &options->sampling, &d->sampler, error);
+  lap_status status = lap_model_open_chat(model, &d->chat, error);
+  if (status == LAP_OK) status = lap_sampling_check(model, &options->sampling, error);
   if (status == LAP_OK) status = open_batch(d, error);
   if (status == LAP_OK)
     *out = d;
@@ -96,8 +94,7 @@ lap_status lap_dialogue_create(lap_model *model, const lap_dialogue_options *opt
 void lap_dialogue_destroy(lap_dialogue *d) {
   if (!d) return;
   lap_batch_destroy(d->batch);
-  lap_sampler_destroy(d->sampler);
-  lap_output_destroy(d->output);
+  lap_speaker_destroy(d->speaker);
   free(d->tool_names);
   lap_chat_close(d->chat);
   lap_transcript_free(&d->transcript);
@@ -146,64 +143,48 @@ static lap_status try_transcript(const lap_dialogue *d, const lap_transcript *tr
 
 /* ---- what the model says --------------------------------------------------------------------- */
 
-static void note_failure(lap_dialogue *d, lap_status status, const lap_error *error) {
-  if (status != LAP_OK && d->error.status == LAP_OK) d->error = *error;
-}
-
-static void out_of_memory(lap_dialogue *d) {
-  lap_error error;
-  note_failure(d, lap_fail(&error, LAP_ERROR_MEMORY, "out of memory for the answer"), &error);
-}
-
 /* Ids are unique within a conversation: they say which message it is, and which of its calls. */
-static bool add_call(lap_dialogue *d, const lap_output_event *event) {
+static bool add_call(lap_dialogue *d, const lap_piece *piece) {
   lap_said *said = &d->said;
   lap_call *grown = realloc(said->call, ((size_t)said->calls + 1) * sizeof *grown);
   if (!grown) return false;
   said->call = grown;
   lap_call *call = &grown[said->calls];
   if (asprintf(&call->id, "call_%d_%d", d->transcript.count, said->calls) < 0) return false;
-  call->name = strdup(event->name);
-  call->arguments = strndup(event->text, event->length);
+  call->name = strdup(piece->name);
+  call->arguments = strndup(piece->text, piece->length);
   said->calls++; /* also where a copy failed: it is freed with the others */
   return call->name && call->arguments;
 }
 
 /* Thoughts become one, a paragraph each. */
-static bool add_thought(lap_dialogue *d, const lap_output_event *event) {
+static bool add_thought(lap_dialogue *d, const lap_piece *piece) {
   lap_text *text = &d->said.reasoning;
-  if (event->index >= d->thoughts && text->length) lap_text_append(text, "\n\n", 2);
-  d->thoughts = event->index + 1;
-  lap_text_append(text, event->text, event->length);
+  if (piece->index >= d->thoughts && text->length) lap_text_append(text, "\n\n", 2);
+  d->thoughts = piece->index + 1;
+  lap_text_append(text, piece->text, piece->length);
   return !text->failed;
 }
 
-static bool add_content(lap_dialogue *d, const lap_output_event *event) {
-  lap_text_append(&d->said.content, event->text, event->length);
+static bool add_content(lap_dialogue *d, const lap_piece *piece) {
+  lap_text_append(&d->said.content, piece->text, piece->length);
   return !d->said.content.failed;
 }
 
-/* A lap_output_sink. */
-static void on_event(void *context, const lap_output_event *event) {
+/* A lap_say. */
+static bool on_piece(void *context, const lap_piece *piece) {
   lap_dialogue *d = context;
-  bool added = event->kind == LAP_OUTPUT_CALL      ? add_call(d, event)
-               : event->kind == LAP_OUTPUT_THOUGHT ? add_thought(d, event)
-                                                   : add_content(d, event);
-  if (!added) out_of_memory(d);
-  if (d->options.sink) d->options.sink(d->options.receiver, event);
+  bool added = piece->kind == LAP_PIECE_CALL      ? add_call(d, piece)
+               : piece->kind == LAP_PIECE_THOUGHT ? add_thought(d, piece)
+                                                  : add_content(d, piece);
+  d->lost = d->lost || !added;
+  return (!d->options.say || d->options.say(d->options.receiver, piece)) && added;
 }
 
 /* A lap_choose. */
 static int32_t choose(void *context, float *logits, const int32_t *tokens, int64_t count) {
   lap_dialogue *d = context;
-  lap_error error;
-  int32_t id = lap_sampler_next(d->sampler, logits, tokens, count);
-  d->turned = lap_model_is_eos(d->model, id);
-  if (!d->turned) {
-    note_failure(d, lap_output_token(d->output, id, &error), &error);
-    d->turned = lap_output_ended(d->output);
-  }
-  return d->turned || d->error.status != LAP_OK ? -1 : id;
+  return lap_speaker_choose(d->speaker, logits, tokens, count);
 }
 
 /* A lap_job_ended. */
@@ -213,31 +194,44 @@ static void on_ended(void *context, const lap_job_record *record) {
   d->ended = true;
 }
 
-static lap_status make_output(lap_dialogue *d, const lap_chat_prompt *prompt, lap_error *error) {
+static lap_status name_tools(lap_dialogue *d, lap_error *error) {
   int tools = d->transcript.tools;
-  lap_output_destroy(d->output);
-  d->output = NULL;
   free(d->tool_names);
   d->tool_names = calloc((size_t)tools + 1, sizeof *d->tool_names);
   if (!d->tool_names) return lap_fail(error, LAP_ERROR_MEMORY, "out of memory for the tools");
   for (int i = 0; i < tools; i++) d->tool_names[i] = d->transcript.tool[i].name;
-  const lap_output_options how = {
-      .tokenizer = d->tokenizer, .tools = d->tool_names, .tool_count = tools, .sink = on_event, .context = d};
-  lap_status status = lap_output_create(&how, &d->output, error);
-  return status == LAP_OK ? lap_output_prompt(d->output, prompt->ids, prompt->count, error) : status;
+  return LAP_OK;
 }
 
 static lap_status begin_answer(lap_dialogue *d, const lap_chat_prompt *prompt, lap_error *error) {
   lap_said_free(&d->said);
+  lap_speaker_destroy(d->speaker);
+  d->speaker = NULL;
   d->results = d->thoughts = 0;
-  d->turned = d->ended = false;
-  d->error = (lap_error){.status = LAP_OK};
-  lap_sampler_destroy(d->sampler);
-  d->sampler = NULL;
+  d->lost = d->ended = false;
+  lap_status status = name_tools(d, error);
+  if (status != LAP_OK) return status;
   lap_sampling sampling = d->options.sampling;
   sampling.seed += (uint64_t)d->transcript.count;
-  lap_status status = lap_sampler_create(d->model, &sampling, &d->sampler, error);
-  return status == LAP_OK ? make_output(d, prompt, error) : status;
+  const lap_speaker_options how = {.model = d->model,
+                                   .chat = true,
+                                   .tools = d->tool_names,
+                                   .tool_count = d->transcript.tools,
+                                   .prompt = prompt->ids,
+                                   .prompt_count = prompt->count,
+                                   .sampling = &sampling,
+                                   .say = on_piece,
+                                   .context = d};
+  return lap_speaker_create(&how, &d->speaker, error);
+}
+
+/* What was left waiting is said; then what has gone wrong, if anything has. */
+static lap_status end_answer(lap_dialogue *d, lap_error *error) {
+  bool failed = d->record.end == LAP_JOB_FAILED;
+  if (failed && error) *error = d->record.error;
+  if (failed) return d->record.error.status;
+  lap_status status = lap_speaker_finish(d->speaker, d->record.end == LAP_JOB_LENGTH, error);
+  return d->lost ? lap_fail(error, LAP_ERROR_MEMORY, "out of memory for the answer") : status;
 }
 
 static bool goes_on(const lap_dialogue *d, const lap_job *job) {
@@ -263,18 +257,16 @@ static lap_status run(lap_dialogue *d, const lap_chat_prompt *prompt, lap_error 
     if (!goes_on(d, job)) lap_batch_cancel(d->batch, job);
     if (!d->ended) lap_batch_step(d->batch);
   }
-  lap_error late;
-  note_failure(d, lap_output_finish(d->output, &late), &late);
-  if (d->record.end == LAP_JOB_FAILED) note_failure(d, d->record.error.status, &d->record.error);
-  if (d->error.status != LAP_OK && error) *error = d->error;
-  return d->error.status;
+  return end_answer(d, error);
 }
 
 /* ---- turns ----------------------------------------------------------------------------------- */
 
 static lap_turn_end end_of(const lap_dialogue *d) {
-  if (d->record.end == LAP_JOB_CANCELLED) return LAP_TURN_STOPPED;
-  if (d->turned) return d->said.calls ? LAP_TURN_CALLS : LAP_TURN_ANSWERED;
+  lap_finish finish = lap_speaker_spoken(d->speaker)->finish;
+  if (finish == LAP_FINISH_EOS) return LAP_TURN_ANSWERED;
+  if (finish == LAP_FINISH_CALLS) return LAP_TURN_CALLS;
+  if (finish != LAP_FINISH_LENGTH) return LAP_TURN_STOPPED;
   bool long_enough = d->options.max_tokens && d->record.generated_tokens >= d->options.max_tokens;
   return long_enough ? LAP_TURN_LENGTH : LAP_TURN_CONTEXT;
 }

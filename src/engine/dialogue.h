@@ -13,7 +13,6 @@
 
 #include "engine/batch.h"
 #include "text/chat.h"
-#include "text/output.h"
 #include "text/transcript.h"
 
 typedef struct lap_dialogue lap_dialogue;
@@ -33,10 +32,10 @@ typedef struct lap_dialogue_options {
    * on how often something was tried before. */
   lap_sampling sampling;
   lap_thinking thinking;
-  bool allow_special;    /* control tokens spelled in messages count as such */
-  lap_output_sink *sink; /* gets what the model says, as it comes */
-  lap_go_on *go_on;      /* or NULL */
-  void *receiver;        /* the context of these two */
+  bool allow_special; /* control tokens spelled in messages count as such */
+  lap_say *say;       /* gets what the model says, as it comes; returning false stops the answer. Or NULL */
+  lap_go_on *go_on;   /* or NULL */
+  void *receiver;     /* the context of these two */
 } lap_dialogue_options;
 
 typedef enum lap_turn_end {
@@ -44,7 +43,7 @@ typedef enum lap_turn_end {
   LAP_TURN_CALLS,   /* lap_dialogue_call; go on with results */
   LAP_TURN_LENGTH,  /* max_tokens */
   LAP_TURN_CONTEXT, /* the context is full */
-  LAP_TURN_STOPPED  /* go_on said so */
+  LAP_TURN_STOPPED  /* go_on or say said so */
 } lap_turn_end;
 
 /* How an answer came about. */

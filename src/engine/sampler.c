@@ -223,6 +223,13 @@ void lap_sampler_destroy(lap_sampler *sampler) {
   free(sampler);
 }
 
+lap_status lap_sampling_check(const lap_model *model, const lap_sampling *sampling, lap_error *error) {
+  lap_sampler *sampler;
+  lap_status status = lap_sampler_create(model, sampling, &sampler, error);
+  if (status == LAP_OK) lap_sampler_destroy(sampler);
+  return status;
+}
+
 /* ---- penalties and biases -------------------------------------------------------------------- */
 
 /* Only exclusion may reach infinity. */

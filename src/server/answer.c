@@ -1,11 +1,10 @@
-/* answer.c: from logits to the parts of an answer, token by token.
+/* answer.c: what the model says becomes the parts of an answer, piece by piece.
  *
- * A run is one choice in the engine. For each of its tokens: the grammar narrows the logits, the sampler
- * chooses, the output parser (chat) or the detokenizer (raw text) makes text of it, the stop filter holds
- * back what may become a stop string, and what passes is added to the open part.
+ * A run is one choice in the engine, which a speaker (engine/speaker.h) makes pieces of. Each is added to the
+ * open part or opens one.
  *
  * Invariants: of a choice's parts only the last can be open; what a front was told of a part, put together,
- * is the part's text; a run's machinery exists only between its first token and its end, since an answer that
+ * is the part's text; a run's speaker exists only between its first token and its end, since an answer that
  * waits should cost no more than its prompt. */
 #include "server/answer.h"
 
@@ -15,35 +14,18 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "grammar/matcher.h"
+#include "engine/speaker.h"
 #include "server/front.h"
-#include "text/output.h"
-#include "text/stop.h"
-#include "text/tokenizer.h"
 
 typedef struct lap_run {
   lap_answer *answer;
   lap_choice *choice;
   lap_job *job;
-  bool started, ended;
-  lap_error error; /* of the machinery; LAP_OK: none */
-
-  lap_sampler *sampler;
-  lap_matcher *matcher;  /* or NULL: no grammar, or a call came instead */
-  bool may_call;         /* a call may come instead of what the grammar describes */
-  lap_output *output;    /* chat */
-  lap_detokenizer bytes; /* raw */
-  lap_stop *stop;
-  lap_text held;  /* what the stop filter holds back, and the stop string once it is found */
-  bool open;      /* the last part is */
-  int thought;    /* the parser's number of the open part, if that is a thought */
-  bool complete;  /* no more tokens are wanted */
-  bool silent;    /* nothing more is to be said: a stop string or the only call has come */
-  lap_ending how; /* the end, as far as it is known */
-
-  size_t pending_notes;  /* of the choice's last notes: not yet given to a piece of text */
-  size_t pending_tokens; /* since the last event */
-  size_t shown_bytes, noted_bytes;
+  lap_speaker *speaker;
+  bool ended;
+  bool open;       /* the last part is */
+  int thought;     /* the number of the open part among the thoughts that are said, if it is one */
+  lap_error error; /* LAP_OK: none */
 } run;
 
 /* ---- creation -------------------------------------------------------------------------------- */
@@ -95,22 +77,10 @@ static void free_choice(lap_choice *choice) {
   free(choice->note);
 }
 
-static void stop_machinery(run *r) {
-  lap_sampler_destroy(r->sampler);
-  lap_matcher_destroy(r->matcher);
-  lap_output_destroy(r->output);
-  lap_stop_destroy(r->stop);
-  lap_text_free(&r->held);
-  r->sampler = NULL;
-  r->matcher = NULL;
-  r->output = NULL;
-  r->stop = NULL;
-}
-
 void lap_answer_destroy(lap_answer *answer) {
   if (!answer) return;
   for (int i = 0; i < answer->choices; i++) {
-    stop_machinery(&answer->run[i]);
+    lap_speaker_destroy(answer->run[i].speaker);
     free_choice(&answer->choice[i]);
   }
   free(answer->choice);
@@ -126,9 +96,7 @@ static const lap_prompt *prompt_of(const run *r) {
 }
 
 static void note_failure(run *r, lap_status status, const lap_error *error) {
-  if (status == LAP_OK || r->error.status != LAP_OK) return;
-  r->error = *error;
-  r->complete = true;
+  if (status != LAP_OK && r->error.status == LAP_OK) r->error = *error;
 }
 
 static void out_of_memory(run *r) {
@@ -179,49 +147,6 @@ void lap_answer_ping(lap_answer *answer) {
   answer->written = lap_seconds();
 }
 
-/* ---- notes ----------------------------------------------------------------------------------- */
-
-static void add_note(run *r, const float *logits, int32_t id) {
-  lap_choice *choice = r->choice;
-  if ((choice->notes & (choice->notes + 1)) == 0) { /* room for twice as many, and one */
-    lap_note *grown = realloc(choice->note, (2 * choice->notes + 1) * sizeof *grown);
-    if (!grown) {
-      out_of_memory(r);
-      return;
-    }
-    choice->note = grown;
-  }
-  lap_note *note = &choice->note[choice->notes];
-  lap_error error;
-  *note = (lap_note){.id = id};
-  lap_status status = lap_sampler_logprobs(r->sampler, logits, id, &note->logprob, note->top,
-                                           r->answer->request.top_logprobs, &note->top_count, &error);
-  note_failure(r, status, &error);
-  choice->notes++;
-  r->pending_notes++;
-}
-
-/* What was said so far has no more tokens to come: those left over were layout. */
-static void drop_pending_notes(run *r) {
-  r->choice->notes -= r->pending_notes;
-  r->pending_notes = 0;
-  r->noted_bytes = r->shown_bytes;
-}
-
-/* How many of the pending notes make up the text that was shown. */
-static size_t take_notes(run *r, bool all) {
-  char bytes[LAP_TOKEN_MAX_BYTES];
-  size_t taken = 0;
-  if (!r->pending_notes) return 0;
-  const lap_note *pending = r->choice->note + (r->choice->notes - r->pending_notes);
-  while (taken < r->pending_notes && (all || r->noted_bytes < r->shown_bytes)) {
-    r->noted_bytes += lap_tokenizer_token_bytes(r->answer->served->tokenizer, pending[taken].id, bytes);
-    taken++;
-  }
-  r->pending_notes -= taken;
-  return taken;
-}
-
 /* ---- parts ----------------------------------------------------------------------------------- */
 
 static lap_part *last_part(const run *r) {
@@ -234,13 +159,13 @@ static void close_part(run *r) {
   r->open = false;
 }
 
-static int parts_of_kind(const lap_choice *choice, lap_part_kind kind) {
+static int parts_of_kind(const lap_choice *choice, lap_piece_kind kind) {
   int count = 0;
   for (int i = 0; i < choice->parts; i++) count += choice->part[i].kind == kind;
   return count;
 }
 
-static bool open_part(run *r, lap_part_kind kind, const char *name) {
+static bool open_part(run *r, lap_piece_kind kind, const char *name) {
   lap_choice *choice = r->choice;
   const lap_front *front = r->answer->request.front;
   close_part(r);
@@ -256,7 +181,7 @@ static bool open_part(run *r, lap_part_kind kind, const char *name) {
   *part = (lap_part){.kind = kind,
                      .order = parts_of_kind(choice, kind),
                      .name = name ? strdup(name) : NULL,
-                     .first_note = choice->notes - r->pending_notes};
+                     .first_note = choice->notes};
   if (name && !part->name) {
     out_of_memory(r);
     return false;
@@ -269,248 +194,90 @@ static bool open_part(run *r, lap_part_kind kind, const char *name) {
   return true;
 }
 
-static void add_to_part(run *r, const char *text, size_t length, size_t notes) {
+/* Room for more notes, twice as many if there is none. */
+static bool reserve_notes(run *r, size_t more) {
+  lap_choice *choice = r->choice;
+  if (choice->notes + more <= choice->note_capacity) return true;
+  size_t capacity = 2 * choice->note_capacity + more;
+  lap_note *grown = realloc(choice->note, capacity * sizeof *grown);
+  if (!grown) {
+    out_of_memory(r);
+    return false;
+  }
+  choice->note = grown;
+  choice->note_capacity = capacity;
+  return true;
+}
+
+static void add_to_part(run *r, const lap_piece *piece) {
   lap_part *part = last_part(r);
+  lap_choice *choice = r->choice;
   const lap_front *front = r->answer->request.front;
-  size_t first = part->first_note + part->notes;
-  part->notes += notes;
-  lap_text_append(&part->text, text, length);
+  size_t first = choice->notes;
+  if (!reserve_notes(r, piece->notes)) return;
+  if (piece->notes) memcpy(choice->note + first, piece->note, piece->notes * sizeof *piece->note);
+  choice->notes += piece->notes;
+  part->notes += piece->notes;
+  lap_text_append(&part->text, piece->text, piece->length);
   if (part->text.failed) out_of_memory(r);
   if (is_streaming(r->answer) && front->added)
-    front->added(r->answer, r->choice, part, text, length, first, notes);
+    front->added(r->answer, choice, part, piece->text, piece->length, first, piece->notes);
 }
 
-static bool is_open(const run *r, lap_part_kind kind) {
-  return r->open && last_part(r)->kind == kind;
+/* Whether a piece goes on with the open part. */
+static bool continues(const run *r, const lap_piece *piece) {
+  if (!r->open || last_part(r)->kind != piece->kind) return false;
+  return piece->kind == LAP_PIECE_TEXT || piece->index == r->thought;
 }
 
-static void show_text(run *r, const char *text, size_t length) {
-  if (length == 0) return;
-  if (!is_open(r, LAP_PART_TEXT) && !open_part(r, LAP_PART_TEXT, NULL)) return;
-  r->shown_bytes += length;
-  add_to_part(r, text, length, take_notes(r, false));
-}
-
-/* ---- stop strings ---------------------------------------------------------------------------- */
-
-/* Which stop string it was: of those in the text held back the one that was complete first. */
-static void find_stop_string(run *r) {
-  const lap_request *request = &r->answer->request;
-  const char *best = NULL;
-  for (int i = 0; i < request->stop_count; i++) {
-    size_t length = strlen(request->stop[i]);
-    const char *at = memmem(r->held.data, r->held.length, request->stop[i], length);
-    if (!at || (best && at + length > best)) continue;
-    if (best && at + length == best && length < strlen(r->choice->stop_string)) continue;
-    best = at + length;
-    r->choice->stop_string = request->stop[i];
-  }
-}
-
-/* Of the text held back, `length` bytes pass. */
-static void forget_held(run *r, size_t length) {
-  if (length > r->held.length) length = r->held.length;
-  r->held.length -= length;
-  memmove(r->held.data, r->held.data + length, r->held.length);
-}
-
-static void say_text(run *r, const char *text, size_t length) {
-  lap_stop_piece piece = {.text = text, .length = length};
-  if (r->stop) {
-    lap_error error;
-    lap_text_append(&r->held, text, length);
-    if (r->held.failed) {
-      out_of_memory(r);
-      return;
-    }
-    note_failure(r, lap_stop_text(r->stop, text, length, &piece, &error), &error);
-    if (r->error.status != LAP_OK) return;
-    forget_held(r, piece.length);
-  }
-  show_text(r, piece.text, piece.length);
-  if (!r->stop || !lap_stop_found(r->stop)) return;
-  find_stop_string(r);
-  r->complete = r->silent = true;
-  r->how = LAP_ENDING_STRING;
-}
-
-/* Text does not go on: what the filter held back passes. */
-static void end_text(run *r) {
-  if (!r->stop || lap_stop_found(r->stop)) return;
-  lap_stop_piece piece;
-  lap_stop_finish(r->stop, &piece);
-  show_text(r, piece.text, piece.length);
-  r->held.length = 0;
-}
-
-static void start_stop_filter(run *r) {
-  const lap_request *request = &r->answer->request;
-  lap_error error;
-  lap_stop_destroy(r->stop);
-  r->stop = NULL;
-  if (request->stop_count == 0) return;
-  lap_status status =
-      lap_stop_create((const char *const *)request->stop, request->stop_count, &r->stop, &error);
-  note_failure(r, status, &error);
-}
-
-/* ---- what the parser says -------------------------------------------------------------------- */
-
-static void say_thought(run *r, const lap_output_event *event) {
-  bool same = is_open(r, LAP_PART_THOUGHT) && r->thought == event->index;
-  r->choice->thought_tokens += (int64_t)r->pending_tokens;
-  drop_pending_notes(r);
-  if (!same && !open_part(r, LAP_PART_THOUGHT, NULL)) return;
-  r->thought = event->index;
-  add_to_part(r, event->text, event->length, 0);
-}
-
-static void say_call(run *r, const lap_output_event *event) {
-  drop_pending_notes(r);
-  if (!open_part(r, LAP_PART_CALL, event->name)) return;
-  add_to_part(r, event->text, event->length, 0);
-  close_part(r);
-  if (r->answer->request.single_call) {
-    r->complete = r->silent = true;
-    r->how = LAP_ENDING_CALLS;
-  }
-}
-
-static void on_event(void *context, const lap_output_event *event) {
+/* A lap_say. */
+static bool on_piece(void *context, const lap_piece *piece) {
   run *r = context;
-  if (r->silent) return;
-  if (event->kind == LAP_OUTPUT_CONTENT) {
-    say_text(r, event->text, event->length);
-  } else {
-    end_text(r);
-    start_stop_filter(r);
-    if (event->kind == LAP_OUTPUT_THOUGHT)
-      say_thought(r, event);
-    else
-      say_call(r, event);
-  }
-  r->pending_tokens = 0;
-}
-
-static void hear_raw(run *r, int32_t id, lap_error *error) {
-  char *text = NULL;
-  size_t length = 0, capacity = 0, bytes;
-  if (!lap_tokenizer_token(r->answer->served->tokenizer, id, &bytes)) return;
-  lap_status status =
-      lap_detokenize(r->answer->served->tokenizer, &r->bytes, id, false, &text, &length, &capacity, error);
-  if (status == LAP_OK && length) say_text(r, text, length);
-  note_failure(r, status, error);
-  free(text);
-}
-
-static void hear(run *r, int32_t id) {
-  lap_error error;
-  r->pending_tokens++;
-  if (!r->output) {
-    hear_raw(r, id, &error);
-    return;
-  }
-  note_failure(r, lap_output_token(r->output, id, &error), &error);
-  if (lap_tokenizer_is_special(r->answer->served->tokenizer, id)) drop_pending_notes(r);
-  if (!r->complete && lap_output_ended(r->output)) {
-    r->complete = true;
-    r->how = LAP_ENDING_TURN;
-  }
-}
-
-static void hear_end(run *r) {
-  lap_error error;
-  if (r->output) {
-    note_failure(r, lap_output_finish(r->output, &error), &error);
-  } else if (r->started && !r->silent) {
-    char *text = NULL;
-    size_t length = 0, capacity = 0;
-    lap_status status = lap_detokenize_end(&r->bytes, &text, &length, &capacity, &error);
-    if (status == LAP_OK && length) say_text(r, text, length);
-    note_failure(r, status, &error);
-    free(text);
-  }
+  if (!continues(r, piece) && !open_part(r, piece->kind, piece->name)) return false;
+  if (piece->kind == LAP_PIECE_THOUGHT) r->thought = piece->index;
+  add_to_part(r, piece);
+  if (piece->kind == LAP_PIECE_CALL) close_part(r);
+  return r->error.status == LAP_OK;
 }
 
 /* ---- choosing -------------------------------------------------------------------------------- */
 
 /* Choices differ by their seeds. */
-static lap_status make_sampler(run *r, lap_error *error) {
-  lap_sampling sampling = r->answer->request.sampling;
-  sampling.seed += (uint64_t)(r->choice->index % r->answer->request.n);
-  return lap_sampler_create(r->answer->served->model, &sampling, &r->sampler, error);
-}
-
-static lap_status make_output(run *r, lap_error *error) {
-  const lap_request *request = &r->answer->request;
-  const lap_output_options options = {.tokenizer = r->answer->served->tokenizer,
-                                      .tools = (const char *const *)request->tool,
-                                      .tool_count = request->tool_count,
-                                      .sink = on_event,
-                                      .context = r};
-  lap_status status = lap_output_create(&options, &r->output, error);
-  const lap_prompt *prompt = prompt_of(r);
-  return status == LAP_OK ? lap_output_prompt(r->output, prompt->ids, prompt->count, error) : status;
-}
-
 static void start(run *r) {
   const lap_request *request = &r->answer->request;
-  lap_error error;
-  r->started = true;
+  const lap_prompt *prompt = prompt_of(r);
+  lap_sampling sampling = request->sampling;
+  sampling.seed += (uint64_t)(r->choice->index % request->n);
   if (r->choice->index % request->n == 0)
     r->answer->usage.cached_tokens += lap_job_get_record(r->job)->cached_tokens;
-  lap_status status = make_sampler(r, &error);
-  if (status == LAP_OK && request->chat) status = make_output(r, &error);
-  if (status == LAP_OK && request->grammar)
-    status = lap_matcher_create(request->grammar, &r->matcher, &error);
-  note_failure(r, status, &error);
-  r->may_call = request->calls_instead;
-  start_stop_filter(r);
-}
-
-/* Where a call may come instead, its first token competes with what the grammar allows. */
-static void narrow(run *r, float *logits) {
-  int32_t call_id = r->answer->served->call_id;
-  float call = r->may_call && call_id >= 0 ? logits[call_id] : 0;
+  const lap_speaker_options how = {.model = r->answer->served->model,
+                                   .chat = request->chat,
+                                   .tools = (const char *const *)request->tool,
+                                   .tool_count = request->tool_count,
+                                   .prompt = prompt->ids,
+                                   .prompt_count = prompt->count,
+                                   .single_call = request->single_call,
+                                   .sampling = &sampling,
+                                   .grammar = request->grammar,
+                                   .calls_instead = request->calls_instead,
+                                   .stop = (const char *const *)request->stop,
+                                   .stop_count = request->stop_count,
+                                   .logprobs = request->logprobs,
+                                   .top_logprobs = request->top_logprobs,
+                                   .say = on_piece,
+                                   .context = r};
   lap_error error;
-  note_failure(r,
-               lap_matcher_apply(r->matcher, logits, lap_model_vocab_size(r->answer->served->model), &error),
-               &error);
-  if (r->may_call && call_id >= 0) logits[call_id] = call;
-}
-
-static void advance_matcher(run *r, int32_t id) {
-  const lap_served *served = r->answer->served;
-  lap_error error;
-  if (r->may_call && id == served->call_id) {
-    lap_matcher_destroy(r->matcher);
-    r->matcher = NULL;
-    return;
-  }
-  note_failure(r, lap_matcher_accept(r->matcher, id, &error), &error);
-  /* Thoughts come first; the answer itself, which could have been a call, begins after them. */
-  r->may_call = r->answer->request.calls_instead && id == served->close_thought_id;
+  note_failure(r, lap_speaker_create(&how, &r->speaker, &error), &error);
 }
 
 /* A lap_choose. */
 static int32_t choose(void *context, float *logits, const int32_t *tokens, int64_t count) {
   run *r = context;
-  if (!r->started) start(r);
-  if (r->matcher && !r->complete) narrow(r, logits);
-  if (r->complete) return -1;
-  int32_t id = lap_sampler_next(r->sampler, logits, tokens, count);
-  r->choice->tokens++;
-  if (lap_model_is_eos(r->answer->served->model, id)) {
-    r->complete = true;
-    r->how = LAP_ENDING_TURN;
-    return -1;
-  }
-  bool shown = !lap_tokenizer_is_special(r->answer->served->tokenizer, id);
-  if (r->answer->request.logprobs && shown) add_note(r, logits, id);
-  if (r->matcher && !r->complete) advance_matcher(r, id);
-  if (!r->complete) hear(r, id);
+  if (!r->speaker) start(r);
+  if (!r->speaker) return -1;
+  int32_t id = lap_speaker_choose(r->speaker, logits, tokens, count);
   flush(r->answer);
-  return r->complete ? -1 : id;
+  return id;
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */
@@ -577,13 +344,12 @@ static void reply(lap_answer *answer) {
 static void finish_choice(run *r, lap_job_end end) {
   lap_choice *choice = r->choice;
   const lap_front *front = r->answer->request.front;
-  if (end == LAP_JOB_LENGTH) r->how = LAP_ENDING_LENGTH;
-  hear_end(r);
-  if (!r->silent) end_text(r);
-  if (!r->silent && r->pending_notes && is_open(r, LAP_PART_TEXT)) add_to_part(r, "", 0, take_notes(r, true));
-  drop_pending_notes(r);
-  bool calls = r->how == LAP_ENDING_TURN && parts_of_kind(choice, LAP_PART_CALL);
-  choice->ending = calls ? LAP_ENDING_CALLS : r->how;
+  lap_error error;
+  if (!r->speaker) return;
+  note_failure(r, lap_speaker_finish(r->speaker, end == LAP_JOB_LENGTH, &error), &error);
+  if (r->error.status != LAP_OK) return;
+  choice->finish = lap_speaker_spoken(r->speaker)->finish;
+  choice->stop_string = lap_speaker_spoken(r->speaker)->stop_string;
   close_part(r);
   begin(r->answer);
   if (is_streaming(r->answer) && front->finished) front->finished(r->answer, choice);
@@ -592,8 +358,11 @@ static void finish_choice(run *r, lap_job_end end) {
 
 static void add_usage(run *r, const lap_job_record *record) {
   lap_usage *usage = &r->answer->usage;
-  usage->tokens += r->choice->tokens;
-  usage->thought_tokens += r->choice->thought_tokens;
+  if (r->speaker) {
+    r->choice->tokens = lap_speaker_spoken(r->speaker)->tokens;
+    usage->tokens += r->choice->tokens;
+    usage->thought_tokens += lap_speaker_spoken(r->speaker)->thought_tokens;
+  }
   if (r->choice->index || record->first_token <= 0) return;
   usage->first_token_seconds = record->first_token - r->answer->arrived;
   usage->prompt_seconds = record->first_token - record->started;
@@ -603,7 +372,8 @@ static void add_usage(run *r, const lap_job_record *record) {
 static void end_run(run *r) {
   r->ended = true;
   r->job = NULL;
-  stop_machinery(r);
+  lap_speaker_destroy(r->speaker);
+  r->speaker = NULL;
   if (--r->answer->running == 0) reply(r->answer);
 }
 

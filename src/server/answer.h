@@ -19,14 +19,8 @@ enum {
   LAP_ID_BYTES = 40
 };
 
-typedef enum lap_part_kind {
-  LAP_PART_TEXT,
-  LAP_PART_THOUGHT,
-  LAP_PART_CALL
-} lap_part_kind;
-
 typedef struct lap_part {
-  lap_part_kind kind;
+  lap_piece_kind kind;
   char id[LAP_ID_BYTES]; /* random digits, for the API to put a prefix to */
   int order;             /* among the parts of its kind, from 0 */
   lap_text text;         /* of a call: its arguments, a JSON object */
@@ -34,32 +28,15 @@ typedef struct lap_part {
   size_t first_note, notes;
 } lap_part;
 
-/* A token of the text, with its probabilities. */
-typedef struct lap_note {
-  int32_t id;
-  float logprob;
-  int32_t top_count;
-  lap_logprob top[LAP_MAX_TOP_LOGPROBS];
-} lap_note;
-
-typedef enum lap_ending {
-  LAP_ENDING_NONE,   /* not yet */
-  LAP_ENDING_TURN,   /* the model ended it */
-  LAP_ENDING_STRING, /* a stop string appeared */
-  LAP_ENDING_LENGTH, /* max_tokens or the context limit */
-  LAP_ENDING_CALLS   /* tools are to be called */
-} lap_ending;
-
 typedef struct lap_choice {
   int index;
   lap_part *part; /* [parts] */
   int parts;
   lap_note *note; /* [notes] */
-  size_t notes;
-  lap_ending ending;
-  const char *stop_string; /* ENDING_STRING: which */
+  size_t notes, note_capacity;
+  lap_finish finish;
+  const char *stop_string; /* FINISH_STOP: which */
   int64_t tokens;          /* the end token included */
-  int64_t thought_tokens;
 } lap_choice;
 
 typedef struct lap_usage {

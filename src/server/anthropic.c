@@ -275,12 +275,13 @@ static void broken(lap_answer *answer, const lap_failure *failure) {
 /* ---- printing -------------------------------------------------------------------------------- */
 
 static const char *stop_reason(const lap_choice *choice) {
-  static const char *const words[] = {[LAP_ENDING_NONE] = NULL,
-                                      [LAP_ENDING_TURN] = "end_turn",
-                                      [LAP_ENDING_STRING] = "stop_sequence",
-                                      [LAP_ENDING_LENGTH] = "max_tokens",
-                                      [LAP_ENDING_CALLS] = "tool_use"};
-  return words[choice->ending];
+  static const char *const words[] = {[LAP_FINISH_NONE] = NULL,
+                                      [LAP_FINISH_EOS] = "end_turn",
+                                      [LAP_FINISH_STOP] = "stop_sequence",
+                                      [LAP_FINISH_LENGTH] = "max_tokens",
+                                      [LAP_FINISH_CALLS] = "tool_use",
+                                      [LAP_FINISH_CALLER] = "end_turn"};
+  return words[choice->finish];
 }
 
 /* Tokens that came out of the cache are not counted as input here. */
@@ -309,16 +310,16 @@ static void write_block(lap_json_writer *writer, const char *key, const lap_part
   size_t length = full ? part->text.length : 0;
   lap_write_object(writer, key);
   switch (part->kind) {
-    case LAP_PART_TEXT:
+    case LAP_PIECE_TEXT:
       lap_write_string(writer, "type", "text");
       lap_write_bytes(writer, "text", text, length);
       break;
-    case LAP_PART_THOUGHT:
+    case LAP_PIECE_THOUGHT:
       lap_write_string(writer, "type", "thinking");
       lap_write_bytes(writer, "thinking", text, length);
       lap_write_string(writer, "signature", "");
       break;
-    case LAP_PART_CALL:
+    case LAP_PIECE_CALL:
       lap_write_string(writer, "type", "tool_use");
       lap_write_string(writer, "id", strcat(id, part->id));
       lap_write_string(writer, "name", part->name);
@@ -398,9 +399,9 @@ static void write_delta(lap_answer *answer, const lap_choice *choice, const lap_
 
 static void added(lap_answer *answer, lap_choice *choice, lap_part *part, const char *text, size_t length,
                   size_t first, size_t notes) {
-  static const char *const types[][2] = {[LAP_PART_TEXT] = {"text_delta", "text"},
-                                         [LAP_PART_THOUGHT] = {"thinking_delta", "thinking"},
-                                         [LAP_PART_CALL] = {"input_json_delta", "partial_json"}};
+  static const char *const types[][2] = {[LAP_PIECE_TEXT] = {"text_delta", "text"},
+                                         [LAP_PIECE_THOUGHT] = {"thinking_delta", "thinking"},
+                                         [LAP_PIECE_CALL] = {"input_json_delta", "partial_json"}};
   (void)first;
   (void)notes;
   write_delta(answer, choice, part, types[part->kind][0], types[part->kind][1], text, length);
@@ -408,7 +409,7 @@ static void added(lap_answer *answer, lap_choice *choice, lap_part *part, const 
 
 static void closed(lap_answer *answer, lap_choice *choice, lap_part *part) {
   lap_json_writer writer;
-  if (part->kind == LAP_PART_THOUGHT)
+  if (part->kind == LAP_PIECE_THOUGHT)
     write_delta(answer, choice, part, "signature_delta", "signature", "", 0);
   begin_event(answer, "content_block_stop", &writer);
   lap_write_integer(&writer, "index", index_of(choice, part));

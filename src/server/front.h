@@ -50,7 +50,7 @@ void lap_openai_write_head(lap_json_writer *writer, const lap_answer *answer, co
 void lap_openai_end(lap_answer *answer, const char *prefix, const char *object);
 /* usage, a member, and finish_reason, of chat and raw completions. */
 void lap_openai_write_usage(lap_json_writer *writer, const lap_answer *answer);
-const char *lap_openai_ending(lap_ending ending);
+const char *lap_openai_finish_reason(lap_finish finish);
 /* stream and stream_options; n. */
 lap_status lap_openai_read_stream(lap_request *request, lap_error *error);
 lap_status lap_openai_read_n(lap_request *request, lap_error *error);

@@ -129,13 +129,11 @@ void lap_openai_end(lap_answer *answer, const char *prefix, const char *object) 
   lap_text_append(&answer->out, done, sizeof done - 1);
 }
 
-const char *lap_openai_ending(lap_ending ending) {
-  static const char *const words[] = {[LAP_ENDING_NONE] = "stop",
-                                      [LAP_ENDING_TURN] = "stop",
-                                      [LAP_ENDING_STRING] = "stop",
-                                      [LAP_ENDING_LENGTH] = "length",
-                                      [LAP_ENDING_CALLS] = "tool_calls"};
-  return words[ending];
+const char *lap_openai_finish_reason(lap_finish finish) {
+  static const char *const words[] = {
+      [LAP_FINISH_NONE] = "stop",     [LAP_FINISH_EOS] = "stop",         [LAP_FINISH_STOP] = "stop",
+      [LAP_FINISH_LENGTH] = "length", [LAP_FINISH_CALLS] = "tool_calls", [LAP_FINISH_CALLER] = "stop"};
+  return words[finish];
 }
 
 /* A token may be a part of a character: what is none is replaced, and `bytes` has it all. */
@@ -280,7 +278,7 @@ static void write_call(lap_json_writer *writer, const lap_part *part, bool index
   lap_write_end_object(writer);
 }
 
-static int count_parts(const lap_choice *choice, lap_part_kind kind) {
+static int count_parts(const lap_choice *choice, lap_piece_kind kind) {
   int count = 0;
   for (int i = 0; i < choice->parts; i++) count += choice->part[i].kind == kind;
   return count;
@@ -288,7 +286,7 @@ static int count_parts(const lap_choice *choice, lap_part_kind kind) {
 
 /* All parts of a kind as one text. */
 static void write_joined(lap_json_writer *writer, const char *key, const lap_choice *choice,
-                         lap_part_kind kind) {
+                         lap_piece_kind kind) {
   lap_text joined = {0};
   for (int i = 0; i < choice->parts; i++)
     if (choice->part[i].kind == kind)
@@ -299,20 +297,20 @@ static void write_joined(lap_json_writer *writer, const char *key, const lap_cho
 }
 
 static void write_message(lap_json_writer *writer, const lap_choice *choice) {
-  int calls = count_parts(choice, LAP_PART_CALL);
+  int calls = count_parts(choice, LAP_PIECE_CALL);
   lap_write_object(writer, "message");
   lap_write_string(writer, "role", "assistant");
-  if (calls && !count_parts(choice, LAP_PART_TEXT))
+  if (calls && !count_parts(choice, LAP_PIECE_TEXT))
     lap_write_null(writer, "content");
   else
-    write_joined(writer, "content", choice, LAP_PART_TEXT);
+    write_joined(writer, "content", choice, LAP_PIECE_TEXT);
   lap_write_null(writer, "refusal");
-  if (count_parts(choice, LAP_PART_THOUGHT))
-    write_joined(writer, "reasoning_content", choice, LAP_PART_THOUGHT);
+  if (count_parts(choice, LAP_PIECE_THOUGHT))
+    write_joined(writer, "reasoning_content", choice, LAP_PIECE_THOUGHT);
   if (calls) {
     lap_write_array(writer, "tool_calls");
     for (int i = 0; i < choice->parts; i++)
-      if (choice->part[i].kind == LAP_PART_CALL) write_call(writer, &choice->part[i], false);
+      if (choice->part[i].kind == LAP_PIECE_CALL) write_call(writer, &choice->part[i], false);
     lap_write_end_array(writer);
   }
   lap_write_end_object(writer);
@@ -343,7 +341,7 @@ static void whole(const lap_answer *answer, lap_text *out) {
     lap_write_integer(&writer, "index", i);
     write_message(&writer, choice);
     write_logprobs(&writer, answer, choice, 0, choice->notes);
-    lap_write_string(&writer, "finish_reason", lap_openai_ending(choice->ending));
+    lap_write_string(&writer, "finish_reason", lap_openai_finish_reason(choice->finish));
     lap_write_end_object(&writer);
   }
   lap_write_end_array(&writer);
@@ -393,12 +391,12 @@ static void added(lap_answer *answer, lap_choice *choice, lap_part *part, const 
                   size_t first, size_t notes) {
   lap_json_writer writer;
   begin_chunk(answer, &writer, choice);
-  if (part->kind == LAP_PART_CALL) {
+  if (part->kind == LAP_PIECE_CALL) {
     lap_write_array(&writer, "tool_calls");
     write_call(&writer, part, true);
     lap_write_end_array(&writer);
   } else {
-    lap_write_bytes(&writer, part->kind == LAP_PART_TEXT ? "content" : "reasoning_content", text, length);
+    lap_write_bytes(&writer, part->kind == LAP_PIECE_TEXT ? "content" : "reasoning_content", text, length);
   }
   end_chunk(answer, &writer, choice, first, notes, NULL);
 }
@@ -406,7 +404,7 @@ static void added(lap_answer *answer, lap_choice *choice, lap_part *part, const 
 static void finished(lap_answer *answer, lap_choice *choice) {
   lap_json_writer writer;
   begin_chunk(answer, &writer, choice);
-  end_chunk(answer, &writer, choice, 0, 0, lap_openai_ending(choice->ending));
+  end_chunk(answer, &writer, choice, 0, 0, lap_openai_finish_reason(choice->finish));
 }
 
 static void end(lap_answer *answer) {

@@ -116,7 +116,7 @@ static void write_whole_choice(lap_json_writer *writer, const lap_answer *answer
     lap_text_append(&text, lap_text_data(&choice->part[i].text), choice->part[i].text.length);
   if (text.failed) writer->text->failed = true;
   write_choice(writer, answer, choice, lap_text_data(&text), text.length, 0, choice->notes,
-               lap_openai_ending(choice->ending));
+               lap_openai_finish_reason(choice->finish));
   lap_text_free(&text);
 }
 
@@ -160,7 +160,7 @@ static void added(lap_answer *answer, lap_choice *choice, lap_part *part, const 
 }
 
 static void finished(lap_answer *answer, lap_choice *choice) {
-  chunk(answer, choice, "", 0, choice->notes, 0, lap_openai_ending(choice->ending));
+  chunk(answer, choice, "", 0, choice->notes, 0, lap_openai_finish_reason(choice->finish));
 }
 
 static void end(lap_answer *answer) {

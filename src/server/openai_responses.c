@@ -260,9 +260,9 @@ static lap_status read(lap_request *request, lap_error *error) {
 
 /* ---- items ----------------------------------------------------------------------------------- */
 
-static const char *prefix_of(lap_part_kind kind) {
+static const char *prefix_of(lap_piece_kind kind) {
   static const char *const prefixes[] = {
-      [LAP_PART_TEXT] = "msg_", [LAP_PART_THOUGHT] = "rs_", [LAP_PART_CALL] = "fc_"};
+      [LAP_PIECE_TEXT] = "msg_", [LAP_PIECE_THOUGHT] = "rs_", [LAP_PIECE_CALL] = "fc_"};
   return prefixes[kind];
 }
 
@@ -274,7 +274,7 @@ static void write_id(lap_json_writer *writer, const char *key, const char *prefi
 
 static void write_text_part(lap_json_writer *writer, const char *key, const lap_answer *answer,
                             const lap_choice *choice, const lap_part *part, bool full) {
-  bool thought = part->kind == LAP_PART_THOUGHT;
+  bool thought = part->kind == LAP_PIECE_THOUGHT;
   bool some = full && part->text.data;
   lap_write_object(writer, key);
   lap_write_string(writer, "type", thought ? "reasoning_text" : "output_text");
@@ -293,20 +293,20 @@ static void write_text_part(lap_json_writer *writer, const char *key, const lap_
 static void write_item(lap_json_writer *writer, const char *key, const lap_answer *answer,
                        const lap_choice *choice, const lap_part *part, const char *status) {
   static const char *const types[] = {
-      [LAP_PART_TEXT] = "message", [LAP_PART_THOUGHT] = "reasoning", [LAP_PART_CALL] = "function_call"};
+      [LAP_PIECE_TEXT] = "message", [LAP_PIECE_THOUGHT] = "reasoning", [LAP_PIECE_CALL] = "function_call"};
   bool full = strcmp(status, "in_progress") != 0;
   lap_write_object(writer, key);
   write_id(writer, "id", prefix_of(part->kind), part->id);
   lap_write_string(writer, "type", types[part->kind]);
   lap_write_string(writer, "status", status);
-  if (part->kind == LAP_PART_CALL) {
+  if (part->kind == LAP_PIECE_CALL) {
     write_id(writer, "call_id", "call_", part->id);
     lap_write_string(writer, "name", part->name);
     lap_write_bytes(writer, "arguments", full ? lap_text_data(&part->text) : "",
                     full ? part->text.length : 0);
   } else {
-    if (part->kind == LAP_PART_TEXT) lap_write_string(writer, "role", "assistant");
-    if (part->kind == LAP_PART_THOUGHT) {
+    if (part->kind == LAP_PIECE_TEXT) lap_write_string(writer, "role", "assistant");
+    if (part->kind == LAP_PIECE_THOUGHT) {
       lap_write_array(writer, "summary");
       lap_write_end_array(writer);
     }
@@ -320,8 +320,8 @@ static void write_item(lap_json_writer *writer, const char *key, const lap_answe
 /* A part that a limit cut off is the last one, and no call: calls are there whole or not at all. */
 static const char *status_of_part(const lap_choice *choice, const lap_part *part) {
   bool last = part == &choice->part[choice->parts - 1];
-  return last && choice->ending == LAP_ENDING_LENGTH && part->kind != LAP_PART_CALL ? "incomplete"
-                                                                                    : "completed";
+  return last && choice->finish == LAP_FINISH_LENGTH && part->kind != LAP_PIECE_CALL ? "incomplete"
+                                                                                     : "completed";
 }
 
 /* ---- responses ------------------------------------------------------------------------------- */
@@ -348,7 +348,7 @@ static void write_output(lap_json_writer *writer, const lap_answer *answer) {
   for (int i = 0; i < choice->parts; i++) {
     const lap_part *part = &choice->part[i];
     write_item(writer, NULL, answer, choice, part, status_of_part(choice, part));
-    if (part->kind == LAP_PART_TEXT) lap_text_append(&said, lap_text_data(&part->text), part->text.length);
+    if (part->kind == LAP_PIECE_TEXT) lap_text_append(&said, lap_text_data(&part->text), part->text.length);
   }
   lap_write_end_array(writer);
   if (said.failed) writer->text->failed = true;
@@ -407,7 +407,7 @@ static void write_response(lap_json_writer *writer, const char *key, const lap_a
 }
 
 static const char *final_status(const lap_answer *answer) {
-  return answer->choice[0].ending == LAP_ENDING_LENGTH ? "incomplete" : "completed";
+  return answer->choice[0].finish == LAP_FINISH_LENGTH ? "incomplete" : "completed";
 }
 
 static void whole(const lap_answer *answer, lap_text *out) {
@@ -476,18 +476,18 @@ static void part_event(lap_answer *answer, const char *type, const lap_choice *c
 
 static void opened(lap_answer *answer, lap_choice *choice, lap_part *part) {
   item_event(answer, "response.output_item.added", choice, part, "in_progress");
-  if (part->kind != LAP_PART_CALL) part_event(answer, "response.content_part.added", choice, part, false);
+  if (part->kind != LAP_PIECE_CALL) part_event(answer, "response.content_part.added", choice, part, false);
 }
 
 static void added(lap_answer *answer, lap_choice *choice, lap_part *part, const char *text, size_t length,
                   size_t first, size_t notes) {
-  static const char *const types[] = {[LAP_PART_TEXT] = "response.output_text.delta",
-                                      [LAP_PART_THOUGHT] = "response.reasoning_text.delta",
-                                      [LAP_PART_CALL] = "response.function_call_arguments.delta"};
+  static const char *const types[] = {[LAP_PIECE_TEXT] = "response.output_text.delta",
+                                      [LAP_PIECE_THOUGHT] = "response.reasoning_text.delta",
+                                      [LAP_PIECE_CALL] = "response.function_call_arguments.delta"};
   lap_json_writer writer;
-  begin_item_event(answer, types[part->kind], choice, part, part->kind != LAP_PART_CALL, &writer);
+  begin_item_event(answer, types[part->kind], choice, part, part->kind != LAP_PIECE_CALL, &writer);
   lap_write_bytes(&writer, "delta", text, length);
-  if (part->kind == LAP_PART_TEXT) {
+  if (part->kind == LAP_PIECE_TEXT) {
     lap_write_array(&writer, "logprobs");
     lap_write_notes(&writer, answer, choice, first, notes);
     lap_write_end_array(&writer);
@@ -496,16 +496,16 @@ static void added(lap_answer *answer, lap_choice *choice, lap_part *part, const 
 }
 
 static void closed(lap_answer *answer, lap_choice *choice, lap_part *part) {
-  static const char *const types[] = {[LAP_PART_TEXT] = "response.output_text.done",
-                                      [LAP_PART_THOUGHT] = "response.reasoning_text.done",
-                                      [LAP_PART_CALL] = "response.function_call_arguments.done"};
+  static const char *const types[] = {[LAP_PIECE_TEXT] = "response.output_text.done",
+                                      [LAP_PIECE_THOUGHT] = "response.reasoning_text.done",
+                                      [LAP_PIECE_CALL] = "response.function_call_arguments.done"};
   const char *text = lap_text_data(&part->text);
-  bool call = part->kind == LAP_PART_CALL;
+  bool call = part->kind == LAP_PIECE_CALL;
   lap_json_writer writer;
   begin_item_event(answer, types[part->kind], choice, part, !call, &writer);
   if (call) lap_write_string(&writer, "name", part->name);
   lap_write_bytes(&writer, call ? "arguments" : "text", text, part->text.length);
-  if (part->kind == LAP_PART_TEXT) {
+  if (part->kind == LAP_PIECE_TEXT) {
     lap_write_array(&writer, "logprobs");
     lap_write_notes(&writer, answer, choice, part->first_note, part->notes);
     lap_write_end_array(&writer);
@@ -516,7 +516,7 @@ static void closed(lap_answer *answer, lap_choice *choice, lap_part *part) {
 }
 
 static void end(lap_answer *answer) {
-  bool cut = answer->choice[0].ending == LAP_ENDING_LENGTH;
+  bool cut = answer->choice[0].finish == LAP_FINISH_LENGTH;
   response_event(answer, cut ? "response.incomplete" : "response.completed", final_status(answer), NULL);
 }
 

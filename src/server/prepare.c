@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/sampler.h"
 #include "model/model.h"
 
 /* ---- prompts --------------------------------------------------------------------------------- */
@@ -197,14 +198,6 @@ static lap_status prepare_grammar(const lap_served *served, lap_request *request
 
 /* ---- together -------------------------------------------------------------------------------- */
 
-/* A sampler says what is wrong with biases. */
-static lap_status check_sampling(const lap_served *served, const lap_request *request, lap_error *error) {
-  lap_sampler *sampler;
-  lap_status status = lap_sampler_create(served->model, &request->sampling, &sampler, error);
-  if (status == LAP_OK) lap_sampler_destroy(sampler);
-  return status;
-}
-
 lap_status lap_request_prepare(const lap_served *served, lap_request *request, bool *too_long,
                                lap_error *error) {
   *too_long = false;
@@ -215,7 +208,7 @@ lap_status lap_request_prepare(const lap_served *served, lap_request *request, b
   if (status == LAP_OK && request->chat) status = keep_names(request, error);
   if (status == LAP_OK) status = prepare_grammar(served, request, error);
   if (status == LAP_OK) status = forbid_tokens(served, request, error);
-  if (status == LAP_OK) status = check_sampling(served, request, error);
+  if (status == LAP_OK) status = lap_sampling_check(served->model, &request->sampling, error);
   if (status == LAP_OK) lap_request_drop_body(request);
   return status;
 }

@@ -76,25 +76,25 @@ struct lap_output {
   lap_text space;
   lap_text call; /* the body, quotes as LAP_TOOL_CALL_QUOTE */
   lap_text pending;
-  lap_output_kind pending_kind;
+  lap_piece_kind pending_kind;
 };
 
 /* ---- reporting ------------------------------------------------------------------------------- */
 
-static void report(const lap_output *o, lap_output_event event) {
+static void report(const lap_output *o, lap_piece event) {
   if (!o->muted && !o->failed) o->options.sink(o->options.context, &event);
 }
 
 static void report_pending(lap_output *o) {
   if (o->pending.length == 0) return;
-  report(o, (lap_output_event){.kind = o->pending_kind,
-                               .index = o->pending_kind == LAP_OUTPUT_THOUGHT ? o->thoughts : 0,
-                               .text = o->pending.data,
-                               .length = o->pending.length});
+  report(o, (lap_piece){.kind = o->pending_kind,
+                        .index = o->pending_kind == LAP_PIECE_THOUGHT ? o->thoughts : 0,
+                        .text = o->pending.data,
+                        .length = o->pending.length});
   o->pending.length = 0;
 }
 
-static void say(lap_output *o, lap_output_kind kind, const char *text, size_t length) {
+static void say(lap_output *o, lap_piece_kind kind, const char *text, size_t length) {
   if (o->pending_kind != kind) report_pending(o);
   o->pending_kind = kind;
   lap_text_append(&o->pending, text, length);
@@ -107,7 +107,7 @@ static bool is_space(char c) {
 }
 
 static void say_space(lap_output *o) {
-  say(o, LAP_OUTPUT_CONTENT, o->space.data, o->space.length);
+  say(o, LAP_PIECE_TEXT, o->space.data, o->space.length);
   o->space.length = 0;
 }
 
@@ -122,7 +122,7 @@ static void content_byte(lap_output *o, char byte) {
   if (o->after_marker) o->space.length = 0;
   if (o->space.length) say_space(o);
   o->after_marker = false;
-  say(o, LAP_OUTPUT_CONTENT, &byte, 1);
+  say(o, LAP_PIECE_TEXT, &byte, 1);
 }
 
 /* White space that a marker follows. */
@@ -142,15 +142,15 @@ static void say_raw(lap_output *o, const char *text, size_t length) {
   while (length > 0) {
     const char *quote = memchr(text, LAP_TOOL_CALL_QUOTE, length);
     size_t before = quote ? (size_t)(quote - text) : length;
-    say(o, LAP_OUTPUT_CONTENT, text, before);
-    if (quote) say(o, LAP_OUTPUT_CONTENT, spellings[QUOTE], strlen(spellings[QUOTE]));
+    say(o, LAP_PIECE_TEXT, text, before);
+    if (quote) say(o, LAP_PIECE_TEXT, spellings[QUOTE], strlen(spellings[QUOTE]));
     text += before + (quote != NULL);
     length -= before + (quote != NULL);
   }
 }
 
 static void say_marker(lap_output *o, marker which) {
-  say(o, LAP_OUTPUT_CONTENT, spellings[which], strlen(spellings[which]));
+  say(o, LAP_PIECE_TEXT, spellings[which], strlen(spellings[which]));
 }
 
 /* ---- thoughts -------------------------------------------------------------------------------- */
@@ -158,7 +158,7 @@ static void say_marker(lap_output *o, marker which) {
 static void think(lap_output *o, const char *text, size_t length) {
   if (length == 0) return;
   o->said = true;
-  say(o, LAP_OUTPUT_THOUGHT, text, length);
+  say(o, LAP_PIECE_THOUGHT, text, length);
 }
 
 static void open_thought(lap_output *o) {
@@ -228,11 +228,11 @@ static void say_call(lap_output *o) {
 static void report_call(lap_output *o, const lap_tool_call *call) {
   drop_space(o);
   report_pending(o);
-  report(o, (lap_output_event){.kind = LAP_OUTPUT_CALL,
-                               .index = o->calls++,
-                               .name = resolve_name(o, call->name),
-                               .text = call->arguments,
-                               .length = call->length});
+  report(o, (lap_piece){.kind = LAP_PIECE_CALL,
+                        .index = o->calls++,
+                        .name = resolve_name(o, call->name),
+                        .text = call->arguments,
+                        .length = call->length});
   for (size_t i = call->used; i < o->call.length; i++) {
     char byte = o->call.data[i];
     if ((unsigned char)byte != LAP_TOOL_CALL_QUOTE) {
@@ -284,7 +284,7 @@ static void take_byte(lap_output *o, char byte) {
       call_bytes(o, &byte, 1);
       break;
     case LONG_CALL:
-      say(o, LAP_OUTPUT_CONTENT, &byte, 1);
+      say(o, LAP_PIECE_TEXT, &byte, 1);
       break;
     case ENDED:
       break;

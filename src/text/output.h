@@ -29,22 +29,8 @@ enum {
   LAP_OUTPUT_MAX_CALL = 1 << 22
 };
 
-typedef enum lap_output_kind {
-  LAP_OUTPUT_CONTENT,
-  LAP_OUTPUT_THOUGHT,
-  LAP_OUTPUT_CALL
-} lap_output_kind;
-
-typedef struct lap_output_event {
-  lap_output_kind kind;
-  int index;        /* THOUGHT, CALL: 0 for the first of its kind, 1 for the second */
-  const char *name; /* CALL */
-  const char *text; /* a piece of content or of a thought; of a CALL the arguments, a JSON object */
-  size_t length;    /* of `text`, which is terminated */
-} lap_output_event;
-
-/* Gets the events in order. What they point to is valid during the call. */
-typedef void lap_output_sink(void *context, const lap_output_event *event);
+/* Gets the pieces in order, without notes. What they point to is valid during the call. */
+typedef void lap_output_sink(void *context, const lap_piece *piece);
 
 typedef struct lap_output lap_output;
 

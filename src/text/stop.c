@@ -22,7 +22,7 @@ typedef struct seeker {
 struct lap_stop {
   seeker *seekers;
   int count;
-  bool found;
+  int which; /* the string that was found; -1: none yet */
   lap_text text;
   size_t passed;
   char behind; /* the byte that stands where the piece has its terminator */
@@ -60,6 +60,7 @@ lap_status lap_stop_create(const char *const *strings, int count, lap_stop **out
   if (status != LAP_OK) return status;
   lap_stop *stop = calloc(1, sizeof *stop);
   bool made = stop && (stop->seekers = calloc((size_t)count + 1, sizeof *stop->seekers));
+  if (stop) stop->which = -1;
   for (int i = 0; i < count && made; i++) {
     stop->count++;
     made = prepare(&stop->seekers[i], strings[i]);
@@ -105,13 +106,15 @@ static lap_stop_piece pass(lap_stop *stop, size_t length) {
   return (lap_stop_piece){stop->text.data, length};
 }
 
-/* Takes a byte; returns the length of the longest string that it completes, or 0. */
+/* Takes a byte; returns the length of the longest string that it completes, which is found then, or 0. */
 static size_t take_byte(lap_stop *stop, char byte) {
   size_t completed = 0;
   for (int i = 0; i < stop->count; i++) {
     seeker *s = &stop->seekers[i];
     s->matched = advance(s, s->matched, byte);
-    if (s->matched == s->length && s->length > completed) completed = s->length;
+    if (s->matched < s->length || s->length <= completed) continue;
+    completed = s->length;
+    stop->which = i;
   }
   return completed;
 }
@@ -127,21 +130,24 @@ lap_status lap_stop_text(lap_stop *stop, const char *text, size_t length, lap_st
                          lap_error *error) {
   *piece = (lap_stop_piece){"", 0};
   drop_passed(stop);
-  if (stop->found) return LAP_OK;
+  if (lap_stop_found(stop)) return LAP_OK;
   size_t held = stop->text.length, completed = 0, taken = 0;
   while (taken < length && !completed) completed = take_byte(stop, text[taken++]);
   lap_text_append(&stop->text, text, length);
   if (stop->text.failed) return lap_fail(error, LAP_ERROR_MEMORY, "out of memory for text");
-  stop->found = completed > 0;
   *piece = pass(stop, completed ? held + taken - completed : stop->text.length - waiting(stop));
   return LAP_OK;
 }
 
 void lap_stop_finish(lap_stop *stop, lap_stop_piece *piece) {
   drop_passed(stop);
-  *piece = stop->found ? (lap_stop_piece){"", 0} : pass(stop, stop->text.length);
+  *piece = lap_stop_found(stop) ? (lap_stop_piece){"", 0} : pass(stop, stop->text.length);
 }
 
 bool lap_stop_found(const lap_stop *stop) {
-  return stop->found;
+  return stop->which >= 0;
+}
+
+int lap_stop_which(const lap_stop *stop) {
+  return stop->which;
 }

@@ -33,4 +33,7 @@ void lap_stop_finish(lap_stop *stop, lap_stop_piece *piece);
 /* True if a stop string has appeared. */
 bool lap_stop_found(const lap_stop *stop);
 
+/* The number of the one that has, in the order in which they were given; -1: none. */
+int lap_stop_which(const lap_stop *stop);
+
 #endif

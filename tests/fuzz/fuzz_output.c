@@ -33,9 +33,9 @@ static void check_arguments(const char *text, size_t length) {
   lap_json_free(document);
 }
 
-static void note(void *context, const lap_output_event *event) {
+static void note(void *context, const lap_piece *event) {
   report *to = context;
-  bool call = event->kind == LAP_OUTPUT_CALL;
+  bool call = event->kind == LAP_PIECE_CALL;
   if (event->length == 0 || strlen(event->text) > event->length) abort();
   check_utf8(event->text, event->length);
   if (call) check_arguments(event->text, event->length);

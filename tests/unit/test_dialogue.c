@@ -55,14 +55,15 @@ typedef struct listener {
   int64_t events;
 } listener;
 
-static void listen(void *context, const lap_output_event *event) {
+static bool listen(void *context, const lap_piece *event) {
   listener *l = context;
-  lap_text *text = event->kind == LAP_OUTPUT_CONTENT   ? &l->content
-                   : event->kind == LAP_OUTPUT_THOUGHT ? &l->thoughts
-                                                       : &l->calls;
+  lap_text *text = event->kind == LAP_PIECE_TEXT      ? &l->content
+                   : event->kind == LAP_PIECE_THOUGHT ? &l->thoughts
+                                                      : &l->calls;
   if (event->name) lap_text_add(text, "%s ", event->name);
   lap_text_append(text, event->text, event->length);
   l->events++;
+  return true;
 }
 
 static bool still_listens(void *context, int64_t done, int64_t total) {
@@ -82,7 +83,7 @@ static lap_dialogue_options options_for(const fixture *f, listener *l) {
   lap_dialogue_options options = {.threads = 2,
                                   .chunk = 32,
                                   .sampling = lap_model_sampling(f->model),
-                                  .sink = listen,
+                                  .say = listen,
                                   .go_on = still_listens,
                                   .receiver = l};
   options.sampling.temperature = 0;

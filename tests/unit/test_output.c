@@ -33,19 +33,19 @@ static void add(report *to, const char *text, size_t length) {
   to->text[to->length] = '\0';
 }
 
-static void note(void *context, const lap_output_event *event) {
+static void note(void *context, const lap_piece *event) {
   static const char *const names[] = {"content", "thought", "call"};
   report *to = context;
   char head[128];
   assert_int_equal(event->text[event->length], 0);
   assert_true(event->length > 0);
-  if (event->kind == LAP_OUTPUT_CALL)
+  if (event->kind == LAP_PIECE_CALL)
     snprintf(head, sizeof head, "[call %d %s]", event->index, event->name);
-  else if (event->kind == LAP_OUTPUT_THOUGHT)
+  else if (event->kind == LAP_PIECE_THOUGHT)
     snprintf(head, sizeof head, "[thought %d]", event->index);
   else
     snprintf(head, sizeof head, "[%s]", names[event->kind]);
-  if (event->kind == LAP_OUTPUT_CALL || (int)event->kind != to->kind || event->index != to->index)
+  if (event->kind == LAP_PIECE_CALL || (int)event->kind != to->kind || event->index != to->index)
     add(to, head, strlen(head));
   add(to, event->text, event->length);
   to->kind = (int)event->kind;

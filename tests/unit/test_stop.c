@@ -86,6 +86,22 @@ static void of_several_that_are_complete_at_once_the_longest_counts(void **state
   check("xabcd", STRINGS("abcd", "bc"), "xa");
 }
 
+static int which_in(const char *text, const char *const *strings, int count) {
+  lap_stop *stop = open_filter(strings, count);
+  passed to = {0};
+  for (size_t i = 0; i < strlen(text); i++) feed(stop, &to, text + i, 1);
+  int which = lap_stop_which(stop);
+  lap_stop_destroy(stop);
+  return which;
+}
+
+static void the_string_that_counts_is_told(void **state) {
+  (void)state;
+  assert_int_equal(which_in("abc", (const char *const[]){"x", "y"}, 2), -1);
+  assert_int_equal(which_in("abcd", (const char *const[]){"x", "cd", "bcd", "d"}, 4), 2);
+  assert_int_equal(which_in("abcd", (const char *const[]){"bcd", "bc"}, 2), 1); /* complete first */
+}
+
 static void pieces_end_with_whole_characters(void **state) {
   (void)state;
   passed to = filter("x\xc3\xa9y!", 5, 5, STRINGS("\xc3\xa9y"));
@@ -224,6 +240,7 @@ int main(void) {
       cmocka_unit_test(text_passes_up_to_the_first_stop_string),
       cmocka_unit_test(a_beginning_inside_a_beginning_is_found),
       cmocka_unit_test(of_several_that_are_complete_at_once_the_longest_counts),
+      cmocka_unit_test(the_string_that_counts_is_told),
       cmocka_unit_test(pieces_end_with_whole_characters),
       cmocka_unit_test(nothing_waits_longer_than_it_must),
       cmocka_unit_test(zero_bytes_are_text),
