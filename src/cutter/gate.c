@@ -70,7 +70,7 @@ static lap_status open_sessions(gate *g) {
 }
 
 static int64_t position(const gate *g) {
-  return lap_kv_length(g->session[CUT]->kv);
+  return lap_kv_length(g->session[CUT]->sequence->kv);
 }
 
 static lap_status evaluate(gate *g, int side, const call *c) {
@@ -146,11 +146,11 @@ static lap_status find_layer(gate *g, const part *p, int at_fault) {
   for (int i = 0; status == LAP_OK && i < at_fault; i++) status = evaluate_both(g, &p->calls[i]);
   for (int side = 0; status == LAP_OK && side < SIDES; side++) {
     const lap_probe probe = {see, &seen[side]};
-    lap_forward_set_probe(g->session[side]->passes.forward, &probe);
-    const int64_t from = lap_kv_length(g->session[side]->kv);
+    lap_forward_set_probe(lap_batch_passes(g->session[side]->batch)->forward, &probe);
+    const int64_t from = lap_kv_length(g->session[side]->sequence->kv);
     status = lap_session_eval(g->session[side], g->ids + from, p->calls[at_fault].tokens,
                               p->calls[at_fault].wanted, g->logits[side], g->error);
-    lap_forward_set_probe(g->session[side]->passes.forward, NULL);
+    lap_forward_set_probe(lap_batch_passes(g->session[side]->batch)->forward, NULL);
   }
   if (status == LAP_OK && (seen[CUT].failed || seen[MONOLITH].failed))
     status = lap_fail(g->error, LAP_ERROR_MEMORY, "out of memory for comparing");

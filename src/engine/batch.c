@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "engine/passes.h"
 
 enum {
   DEFAULT_PARALLEL = 4,
@@ -30,6 +29,7 @@ struct lap_job {
   lap_origin *origins;    /* NULL: all zero */
   lap_origin next_origin; /* of all that is generated */
   lap_sequence *sequence;
+  int64_t before; /* tokens of a sequence that came with the request, in front of the prompt */
   size_t reserved;
   int32_t next;
   int rows;              /* in the pass that is being planned */
@@ -39,7 +39,7 @@ struct lap_job {
 };
 
 struct lap_batch {
-  const lap_model *model;
+  lap_model *model;
   lap_passes passes;
   lap_prompt_cache *cache;
   lap_kv *kv; /* empty: what caches cost */
@@ -49,7 +49,7 @@ struct lap_batch {
   size_t kv_bytes; /* 0: no limit */
   size_t reserved;
   lap_job **slot;       /* [parallel], NULL: free */
-  lap_sequence **used;  /* [parallel], theirs */
+  lap_sequence **used;  /* [parallel], theirs; NULL also where the sequence came with the request */
   lap_segment *segment; /* [parallel] */
   float *logits;        /* [parallel, vocab_size] */
   lap_job *waiting;     /* the first */
@@ -150,15 +150,21 @@ static void free_job(lap_job *job) {
   free(job);
 }
 
-/* `error` only where the job has failed: its sequence is not kept then. */
+/* That of a job that failed is not kept. */
+static void part_with_sequence(lap_batch *batch, const lap_job *job, bool failed) {
+  if (job->request.sequence || !job->sequence) return;
+  if (failed)
+    lap_sequence_destroy(job->sequence);
+  else
+    lap_prompt_cache_put(batch->cache, job->sequence);
+}
+
+/* `error` only where the job has failed. */
 static void end(lap_batch *batch, lap_job *job, lap_job_end how, const lap_error *error) {
   leave_list(batch, job);
   leave_slot(batch, job);
   release_waiting(batch, job);
-  if (job->sequence && how != LAP_JOB_FAILED)
-    lap_prompt_cache_put(batch->cache, job->sequence);
-  else
-    lap_sequence_destroy(job->sequence);
+  part_with_sequence(batch, job, how == LAP_JOB_FAILED);
   batch->stats.ended[how]++;
   job->record.state = LAP_JOB_ENDED;
   job->record.end = how;
@@ -189,27 +195,42 @@ void lap_batch_destroy(lap_batch *batch) {
 
 /* ---- beginnings ------------------------------------------------------------------------------ */
 
+/* Of the sequence that comes with a request. */
+static int64_t tokens_before(const lap_job_request *request) {
+  return request->sequence ? lap_sequence_length(request->sequence) : 0;
+}
+
 /* The most that a request's keys and values can take. */
 static size_t need_of(const lap_batch *batch, const lap_job_request *request) {
-  int64_t tokens = batch->context;
-  if (request->max_tokens && request->max_tokens < batch->context - request->count)
-    tokens = request->count + request->max_tokens;
+  int64_t tokens = batch->context, prompt = tokens_before(request) + request->count;
+  if (request->max_tokens && request->max_tokens < batch->context - prompt)
+    tokens = prompt + request->max_tokens;
   return lap_kv_most_bytes(batch->kv, tokens + SPARE_TOKENS, batch->passes.chunk);
 }
 
-static lap_status check_request(const lap_batch *batch, const lap_job_request *request, lap_error *error) {
+/* Whether tokens can follow `before` others. */
+static lap_status check_tokens(const lap_batch *batch, int64_t before, const int32_t *ids, int64_t count,
+                               lap_error *error) {
   int32_t vocab = batch->model->plan->vocab_size;
-  if (request->count < 1) return lap_fail(error, LAP_ERROR_ARGUMENT, "the prompt has no token");
+  if (count < 1) return lap_fail(error, LAP_ERROR_ARGUMENT, "the prompt has no token");
+  if (count > batch->context - before)
+    return lap_fail(error, LAP_ERROR_ARGUMENT,
+                    before ? "the prompt's %lld tokens exceed the context limit of %lld after %lld others"
+                           : "the prompt's %lld tokens exceed the context limit of %lld",
+                    (long long)count, (long long)batch->context, (long long)before);
+  for (int64_t i = 0; i < count; i++)
+    if (ids[i] < 0 || ids[i] >= vocab)
+      return lap_fail(error, LAP_ERROR_ARGUMENT, "token %lld: id %d is not in the vocabulary of %d",
+                      (long long)i, ids[i], vocab);
+  return LAP_OK;
+}
+
+static lap_status check_request(const lap_batch *batch, const lap_job_request *request, lap_error *error) {
   if (request->max_tokens < 0)
     return lap_fail(error, LAP_ERROR_ARGUMENT, "max_tokens: %lld is negative",
                     (long long)request->max_tokens);
-  if (request->count > batch->context)
-    return lap_fail(error, LAP_ERROR_ARGUMENT, "the prompt's %lld tokens exceed the context limit of %lld",
-                    (long long)request->count, (long long)batch->context);
-  for (int64_t i = 0; i < request->count; i++)
-    if (request->ids[i] < 0 || request->ids[i] >= vocab)
-      return lap_fail(error, LAP_ERROR_ARGUMENT, "token %lld: id %d is not in the vocabulary of %d",
-                      (long long)i, request->ids[i], vocab);
+  lap_status status = check_tokens(batch, tokens_before(request), request->ids, request->count, error);
+  if (status != LAP_OK) return status;
   for (int64_t i = 0; request->origins && i < request->count; i++)
     if (!lap_origin_is_valid(&request->origins[i]))
       return lap_fail(error, LAP_ERROR_ARGUMENT, "origin %lld: index %lld", (long long)i,
@@ -257,6 +278,8 @@ lap_status lap_batch_submit(lap_batch *batch, const lap_job_request *request, la
   if (!job)
     return lap_fail(error, LAP_ERROR_MEMORY, "out of memory for a prompt of %lld tokens",
                     (long long)request->count);
+  job->before = tokens_before(request);
+  job->has_waited = request->sequence != NULL; /* it reads all of its prompt itself */
   job->reserved = need_of(batch, request);
   job->record.prompt_tokens = request->count;
   job->record.submitted = lap_seconds();
@@ -289,7 +312,7 @@ static lap_job *reader_of(const lap_batch *batch, const lap_job *job, int64_t *c
   best += WORTH_WAITING - 1;
   for (int i = 0; i < batch->parallel; i++) {
     lap_job *other = batch->slot[i];
-    if (!other || other->record.state != LAP_JOB_PROMPT) continue;
+    if (!other || other->record.state != LAP_JOB_PROMPT || other->request.sequence) continue;
     int64_t same = common_prompt(job, other);
     if (same == job->request.count) same--; /* one token is left to compute */
     if (same <= best || lap_sequence_length(other->sequence) >= same) continue;
@@ -315,22 +338,28 @@ static bool waits_for_reader(lap_batch *batch, lap_job *job) {
   return lap_sequence_length(job->begins->sequence) < common;
 }
 
+/* The sequence that came with the request, or one that has as much of the prompt as can be had. */
+static lap_status get_sequence(const lap_batch *batch, lap_job *job, lap_error *error) {
+  job->sequence = job->request.sequence;
+  if (job->sequence) return LAP_OK;
+  return lap_prompt_cache_take(batch->cache, prompt_of(job), job->request.count, batch->used, batch->parallel,
+                               &job->sequence, error);
+}
+
 static void start(lap_batch *batch, lap_job *job, int slot) {
   lap_error error;
-  lap_status status = lap_prompt_cache_take(batch->cache, prompt_of(job), job->request.count, batch->used,
-                                            batch->parallel, &job->sequence, &error);
-  if (status != LAP_OK) {
+  if (get_sequence(batch, job, &error) != LAP_OK) {
     end(batch, job, LAP_JOB_FAILED, &error);
     return;
   }
   leave_list(batch, job);
   job->begins = NULL;
   batch->slot[slot] = job;
-  batch->used[slot] = job->sequence;
+  batch->used[slot] = job->request.sequence ? NULL : job->sequence;
   batch->reserved += job->reserved;
   batch->stats.running++;
   job->record.state = LAP_JOB_PROMPT;
-  job->record.cached_tokens = lap_sequence_length(job->sequence);
+  job->record.cached_tokens = lap_sequence_length(job->sequence) - job->before;
   job->record.started = lap_seconds();
 }
 
@@ -354,7 +383,7 @@ static void admit(lap_batch *batch) {
 /* ---- a pass ---------------------------------------------------------------------------------- */
 
 static int64_t remaining(const lap_job *job) {
-  return job->request.count - lap_sequence_length(job->sequence);
+  return job->before + job->request.count - lap_sequence_length(job->sequence);
 }
 
 /* Divides `budget` rows among the prompts, the shortest first. */
@@ -391,7 +420,7 @@ static void plan_rows(lap_batch *batch) {
 
 /* What the job's rows of a pass are, the first of which stands at `position`. */
 static lap_keys keys_at(const lap_job *job, int64_t position) {
-  if (job->record.state == LAP_JOB_PROMPT) return lap_keys_from(prompt_of(job), position);
+  if (job->record.state == LAP_JOB_PROMPT) return lap_keys_from(prompt_of(job), position - job->before);
   return (lap_keys){&job->next, &job->next_origin};
 }
 
@@ -407,13 +436,23 @@ static lap_segment segment_of(const lap_batch *batch, int slot) {
   };
 }
 
-/* The context of a job goes on: its logits have come. */
+/* The prompt is read: caches with a plain start end it. */
+static lap_status begin_answer(lap_job *job, lap_error *error) {
+  lap_status status = lap_kv_convert(job->sequence->kv, error);
+  job->record.state = LAP_JOB_ANSWER;
+  job->record.first_token = lap_seconds();
+  return status;
+}
+
+/* A job goes on: its logits have come. */
 static void choose(lap_batch *batch, lap_job *job, float *logits) {
   lap_error error;
   int32_t vocab = batch->model->plan->vocab_size;
+  if (job->record.state == LAP_JOB_PROMPT && begin_answer(job, &error) != LAP_OK) {
+    end(batch, job, LAP_JOB_FAILED, &error);
+    return;
+  }
   int64_t length = lap_sequence_length(job->sequence);
-  job->record.state = LAP_JOB_ANSWER;
-  if (job->record.first_token == 0) job->record.first_token = lap_seconds();
   job->next = job->request.choose(job->request.context, logits, job->sequence->tokens, length);
   if (job->next < 0) {
     end(batch, job, LAP_JOB_CHOSEN, NULL);
@@ -490,6 +529,51 @@ bool lap_batch_step(lap_batch *batch) {
   return true;
 }
 
+/* ---- without a job ---------------------------------------------------------------------------- */
+
+static lap_status extend_by(lap_batch *batch, lap_sequence *sequence, const int32_t *ids, int count,
+                            int logits_from, float *logits, lap_error *error) {
+  const lap_keys next = {.ids = ids};
+  int64_t length = lap_sequence_length(sequence);
+  lap_segment segment = {
+      .kv = sequence->kv, .ids = ids, .count = count, .logits_from = logits_from, .logits = logits};
+  lap_status status = lap_prompt_cache_reserve(batch->cache, sequence, next, count, error);
+  if (status == LAP_OK) status = lap_passes_run(&batch->passes, &segment, 1, error);
+  if (lap_sequence_length(sequence) > length) lap_sequence_append(sequence, next, count);
+  return status;
+}
+
+lap_status lap_batch_extend(lap_batch *batch, lap_sequence *sequence, const lap_extension *extension,
+                            lap_error *error) {
+  int64_t count = extension->count, first_wanted = count - extension->wanted;
+  float *logits = extension->logits;
+  lap_status status = check_tokens(batch, lap_sequence_length(sequence), extension->ids, count, error);
+  if (status != LAP_OK) return status;
+  if (extension->wanted < 0 || extension->wanted > count || (extension->wanted && !logits))
+    return lap_fail(error, LAP_ERROR_ARGUMENT, "logits of %lld of %lld tokens are wanted",
+                    (long long)extension->wanted, (long long)count);
+  for (int64_t done = 0; status == LAP_OK && done < count;) {
+    int n = count - done < batch->passes.chunk ? (int)(count - done) : batch->passes.chunk;
+    int from = first_wanted <= done ? 0 : first_wanted - done < n ? (int)(first_wanted - done) : n;
+    status = extend_by(batch, sequence, extension->ids + done, n, from, logits, error);
+    if (from < n) logits += (int64_t)(n - from) * batch->model->plan->vocab_size;
+    done += n;
+    if (status == LAP_OK && done < count && extension->progress &&
+        !extension->progress(extension->progress_context, done, count))
+      return lap_fail(error, LAP_ERROR_STATE, "evaluation was ended after %lld of %lld tokens",
+                      (long long)done, (long long)count);
+  }
+  return status;
+}
+
+lap_model *lap_batch_model(const lap_batch *batch) {
+  return batch->model;
+}
+
+lap_passes *lap_batch_passes(lap_batch *batch) {
+  return &batch->passes;
+}
+
 /* ---- figures --------------------------------------------------------------------------------- */
 
 lap_batch_stats lap_batch_get_stats(const lap_batch *batch) {
@@ -499,7 +583,7 @@ lap_batch_stats lap_batch_get_stats(const lap_batch *batch) {
   stats.threads = lap_forward_threads(batch->passes.forward);
   stats.kv_reserved = batch->reserved;
   for (int i = 0; i < batch->parallel; i++)
-    if (batch->used[i]) stats.kv_bytes += lap_kv_bytes(batch->used[i]->kv);
+    if (batch->slot[i]) stats.kv_bytes += lap_kv_bytes(batch->slot[i]->sequence->kv);
   stats.scratch_bytes =
       lap_forward_bytes(batch->passes.forward) +
       (size_t)batch->parallel * (size_t)batch->model->plan->vocab_size * sizeof *batch->logits;

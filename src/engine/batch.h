@@ -20,6 +20,7 @@
 #ifndef LAP_ENGINE_BATCH_H
 #define LAP_ENGINE_BATCH_H
 
+#include "engine/passes.h"
 #include "engine/prompt_cache.h"
 
 enum {
@@ -85,6 +86,10 @@ typedef struct lap_job_request {
   /* Of the prompt's positions: [count], copied, or NULL: all zero. The answer is written with the adapters of
    * the prompt's last position. */
   const lap_origin *origins;
+  /* NULL: the batch finds or makes one, and keeps it afterwards. Else the prompt comes after what this one
+   * holds. It has no other user meanwhile, and is the caller's again when the request has ended, in whatever
+   * way: with all tokens but the one chosen last. A plain start (lap_kv_create) ends with the prompt. */
+  lap_sequence *sequence;
   int64_t max_tokens; /* 0: as many as the context limit allows */
   lap_choose *choose;
   lap_job_ended *ended;
@@ -110,6 +115,25 @@ lap_status lap_batch_submit(lap_batch *batch, const lap_job_request *request, la
 void lap_batch_cancel(lap_batch *batch, lap_job *job);
 
 const lap_job_record *lap_job_get_record(const lap_job *job);
+
+/* Tokens to be evaluated without choosing any. */
+typedef struct lap_extension {
+  const int32_t *ids; /* [count] >= 1 */
+  int64_t count;
+  int64_t wanted;         /* the last so many have logits, 0 .. count */
+  float *logits;          /* [wanted, vocab_size]; may be NULL if none are wanted */
+  lap_progress *progress; /* called between passes, or NULL */
+  void *progress_context;
+} lap_extension;
+
+/* Evaluates tokens after what a sequence of the caller's holds, in passes of their own. Errors: as
+ * lap_session_eval (lapidary.h); a pass is appended whole or not at all. */
+lap_status lap_batch_extend(lap_batch *batch, lap_sequence *sequence, const lap_extension *extension,
+                            lap_error *error);
+
+/* Its model; and what runs its passes, valid as long as the batch. */
+lap_model *lap_batch_model(const lap_batch *batch);
+lap_passes *lap_batch_passes(lap_batch *batch);
 
 /* One pass; where no request is left, one sequence is written to the cache directory. What goes wrong ends
  * the requests that it concerns. False: there was nothing to do. */

@@ -1,24 +1,21 @@
 /* generate.c: prompt in, text out, one token after the other.
  *
- * A token is chosen and said (speaker.h), and only then evaluated, and only if another one is wanted; so the
- * session holds all tokens but the last. */
-#include <stdlib.h>
-
-#include "base/clock.h"
+ * A generation is the only job of its session's batch, and brings the session's sequence; a speaker
+ * (speaker.h) chooses and says. A token is said before it is evaluated, and evaluated only if another one is
+ * wanted; so the session holds all tokens but the last. */
 #include "engine/session.h"
 #include "engine/speaker.h"
 
 typedef struct generation {
-  lap_session *session;
   const lap_generate_options *options;
-  lap_generate_result *result;
   lap_speaker *speaker;
-  float *logits;  /* [vocab_size], of the newest token evaluated */
   bool shown;     /* the newest token has brought a piece */
   bool abandoned; /* the caller wants no more */
+  bool ended;     /* the job has */
+  lap_job_record record;
 } generation;
 
-/* ---- text on its way to the caller ----------------------------------------------------------- */
+/* ---- the job --------------------------------------------------------------------------------- */
 
 /* A lap_say. */
 static bool show(void *context, const lap_piece *piece) {
@@ -28,57 +25,60 @@ static bool show(void *context, const lap_piece *piece) {
   return !g->abandoned;
 }
 
-/* Chooses a token and shows its text, be it an empty one: that lets the caller end. Returns the token, or -1
- * if it was the last one. */
-static int32_t choose(generation *g) {
-  int64_t count;
-  const int32_t *tokens = lap_session_tokens(g->session, &count);
+/* A lap_choose. Where a token has no text an empty piece is shown: it lets the caller end. */
+static int32_t choose(void *context, float *logits, const int32_t *tokens, int64_t count) {
+  generation *g = context;
   g->shown = false;
-  int32_t id = lap_speaker_choose(g->speaker, g->logits, tokens, count);
+  int32_t id = lap_speaker_choose(g->speaker, logits, tokens, count);
   if (!g->shown && lap_speaker_spoken(g->speaker)->finish != LAP_FINISH_EOS)
     show(g, &(lap_piece){.kind = LAP_PIECE_TEXT, .text = ""});
   return g->abandoned ? -1 : id;
 }
 
-/* ---- the loop -------------------------------------------------------------------------------- */
-
-static lap_status check_options(const lap_generate_options *options, lap_error *error) {
-  if (options->max_tokens < 0)
-    return lap_fail(error, LAP_ERROR_ARGUMENT, "max_tokens: %lld is negative",
-                    (long long)options->max_tokens);
-  return LAP_OK;
+/* A lap_job_ended. */
+static void on_ended(void *context, const lap_job_record *record) {
+  generation *g = context;
+  g->record = *record;
+  g->ended = true;
 }
 
-static lap_status eval_prompt(generation *g, const int32_t *ids, int64_t count, lap_error *error) {
-  double start = lap_seconds();
-  lap_status status = lap_session_eval(g->session, ids, count, 1, g->logits, error);
-  if (status == LAP_OK) status = lap_session_end_prompt(g->session, error);
-  g->result->prompt_tokens = count;
-  g->result->prompt_seconds = lap_seconds() - start;
-  return status;
+/* ---- together -------------------------------------------------------------------------------- */
+
+static bool reading_goes_on(const lap_session *session, const lap_job_record *record) {
+  if (record->state != LAP_JOB_PROMPT || !session->progress) return true;
+  return session->progress(session->progress_context, record->evaluated_tokens, record->prompt_tokens);
 }
 
-static bool reached_limit(const generation *g) {
-  int64_t held;
-  lap_session_tokens(g->session, &held);
-  return lap_speaker_spoken(g->speaker)->tokens == g->options->max_tokens ||
-         held >= lap_model_context(g->session->model);
+/* Runs the job until it has ended. */
+static lap_status run(generation *g, const lap_session *session, lap_job *job, lap_error *error) {
+  while (!g->ended) {
+    lap_batch_step(session->batch);
+    if (!g->ended && !reading_goes_on(session, lap_job_get_record(job)))
+      lap_batch_cancel(session->batch, job);
+  }
+  const lap_job_record *record = &g->record;
+  if (record->end == LAP_JOB_CANCELLED)
+    return lap_fail(error, LAP_ERROR_STATE, "evaluation was ended after %lld of %lld tokens",
+                    (long long)record->evaluated_tokens, (long long)record->prompt_tokens);
+  if (record->end == LAP_JOB_FAILED) {
+    if (error) *error = record->error;
+    return record->error.status;
+  }
+  return g->abandoned ? LAP_OK : lap_speaker_finish(g->speaker, record->end == LAP_JOB_LENGTH, error);
 }
 
-static lap_status decode(generation *g, lap_error *error) {
-  double start = lap_seconds();
+static void describe(const generation *g, lap_generate_result *result) {
+  const lap_job_record *record = &g->record;
   const lap_spoken *spoken = lap_speaker_spoken(g->speaker);
-  lap_status status = LAP_OK;
-  int32_t id;
-  bool limited = false;
-  while (status == LAP_OK && (id = choose(g)) >= 0 && !(limited = reached_limit(g)))
-    status = lap_session_eval(g->session, &id, 1, 1, g->logits, error);
-  if (status == LAP_OK && !g->abandoned) status = lap_speaker_finish(g->speaker, limited, error);
-  g->result->finish = g->abandoned && !spoken->finish ? LAP_FINISH_CALLER : spoken->finish;
-  g->result->generated_tokens = spoken->tokens;
-  g->result->last_token = spoken->last_token;
-  g->result->decode_seconds = lap_seconds() - start;
-  return status;
+  double answered = record->first_token > 0 ? record->first_token : record->ended;
+  *result = (lap_generate_result){
+      .finish = g->abandoned && !spoken->finish ? LAP_FINISH_CALLER : spoken->finish,
+      .prompt_tokens = record->prompt_tokens,
+      .generated_tokens = spoken->tokens,
+      .last_token = spoken->last_token,
+      .prompt_seconds = record->started > 0 ? answered - record->started : 0,
+      .decode_seconds = record->ended - answered,
+  };
 }
 
 lap_status lap_generate(lap_session *session, lap_sampler *sampler, const int32_t *ids, int64_t count,
@@ -86,7 +86,7 @@ lap_status lap_generate(lap_session *session, lap_sampler *sampler, const int32_
   static const lap_generate_options defaults = {0};
   if (!options) options = &defaults;
   *result = (lap_generate_result){.last_token = -1};
-  generation g = {.session = session, .options = options, .result = result};
+  generation g = {.options = options};
   const lap_speaker_options how = {.model = session->model,
                                    .sampler = sampler,
                                    .stop = options->stop,
@@ -95,15 +95,20 @@ lap_status lap_generate(lap_session *session, lap_sampler *sampler, const int32_
                                    .show_special = options->show_special,
                                    .say = show,
                                    .context = &g};
-  lap_status status = check_options(options, error);
-  if (status == LAP_OK) status = lap_speaker_create(&how, &g.speaker, error);
+  const lap_job_request request = {.ids = ids,
+                                   .count = count,
+                                   .sequence = session->sequence,
+                                   .max_tokens = options->max_tokens,
+                                   .choose = choose,
+                                   .ended = on_ended,
+                                   .context = &g};
+  lap_job *job;
+  lap_status status = lap_speaker_create(&how, &g.speaker, error);
+  if (status == LAP_OK) status = lap_batch_submit(session->batch, &request, &job, error);
   if (status == LAP_OK) {
-    g.logits = malloc((size_t)lap_model_vocab_size(session->model) * sizeof *g.logits);
-    if (!g.logits) status = lap_fail(error, LAP_ERROR_MEMORY, "out of memory for logits");
+    status = run(&g, session, job, error);
+    describe(&g, result);
   }
-  if (status == LAP_OK) status = eval_prompt(&g, ids, count, error);
-  if (status == LAP_OK) status = decode(&g, error);
-  free(g.logits);
   lap_speaker_destroy(g.speaker);
   return status;
 }

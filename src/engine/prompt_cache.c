@@ -204,7 +204,7 @@ static lap_status read_file(lap_prompt_cache *cache, const found *best, lap_sequ
 /* Moves, copies or reads what was found; NULL and LAP_OK if a file proves useless. */
 static lap_status fetch(lap_prompt_cache *cache, const found *best, lap_sequence **out, lap_error *error) {
   *out = NULL;
-  if (best->length == 0) return lap_sequence_create(cache->model->bound, out, error);
+  if (best->length == 0) return lap_sequence_create(cache->model->bound, false, out, error);
   if (best->file >= 0) return read_file(cache, best, out, error);
   const lap_sequence *source = best->used ? best->used : cache->entry[best->entry].sequence;
   if (best->used || lap_sequence_length(source) - best->length > SHORT_TAIL) {
@@ -226,7 +226,7 @@ lap_status lap_prompt_cache_take(lap_prompt_cache *cache, lap_keys keys, int64_t
   if (status != LAP_OK) { /* memory: give up what is kept, and start from nothing */
     lap_prompt_cache_clear(cache);
     best.length = 0;
-    status = lap_sequence_create(cache->model->bound, out, error);
+    status = lap_sequence_create(cache->model->bound, false, out, error);
   }
   if (status != LAP_OK) return status;
   while (!make_room(cache, 0) && lap_sequence_drop_mark(*out)) continue; /* a file may have brought many */

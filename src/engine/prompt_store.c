@@ -249,7 +249,7 @@ lap_sequence *lap_prompt_store_load(lap_prompt_store *store, int file, size_t *t
   stored *read = &store->file[file];
   lap_sequence *sequence;
   lap_error reason = {0};
-  lap_status status = lap_sequence_create(store->model->bound, &sequence, &reason);
+  lap_status status = lap_sequence_create(store->model->bound, false, &sequence, &reason);
   if (status == LAP_OK) status = load(store, read, sequence, total, &reason);
   if (status != LAP_OK) {
     lap_sequence_destroy(sequence);

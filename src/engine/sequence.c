@@ -108,10 +108,11 @@ static lap_sequence *allocate(lap_error *error) {
   return sequence;
 }
 
-lap_status lap_sequence_create(const lap_bound *bound, lap_sequence **out, lap_error *error) {
+lap_status lap_sequence_create(const lap_bound *bound, bool plain_start, lap_sequence **out,
+                               lap_error *error) {
   *out = allocate(error);
   if (!*out) return LAP_ERROR_MEMORY;
-  lap_status status = lap_kv_create(bound, false, &(*out)->kv, error);
+  lap_status status = lap_kv_create(bound, plain_start, &(*out)->kv, error);
   if (status != LAP_OK) {
     free(*out);
     *out = NULL;

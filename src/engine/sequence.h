@@ -38,8 +38,9 @@ typedef struct lap_sequence {
   int wanted_count;
 } lap_sequence;
 
-/* An empty one. Errors: MEMORY. */
-lap_status lap_sequence_create(const lap_bound *bound, lap_sequence **out, lap_error *error);
+/* An empty one; `plain_start` as for lap_kv_create. Errors: MEMORY. */
+lap_status lap_sequence_create(const lap_bound *bound, bool plain_start, lap_sequence **out,
+                               lap_error *error);
 void lap_sequence_destroy(lap_sequence *sequence);
 
 int64_t lap_sequence_length(const lap_sequence *sequence);

@@ -2,14 +2,12 @@
 #ifndef LAP_ENGINE_SESSION_H
 #define LAP_ENGINE_SESSION_H
 
-#include "engine/passes.h"
+#include "engine/batch.h"
 
 struct lap_session {
   lap_model *model;
-  lap_passes passes;
-  lap_kv *kv;
-  int32_t *tokens; /* [capacity], kv's length of them valid */
-  int64_t capacity;
+  lap_batch *batch; /* of one, which keeps nothing */
+  lap_sequence *sequence;
   lap_progress *progress;
   void *progress_context;
 };

@@ -432,16 +432,25 @@ static void requests_out_of_bounds_are_refused(void **state) {
   batch = open_batch(model, (lap_batch_options){.context = 50});
   int32_t *ids = prompt_of(model, 60, 1), bad[] = {2, 512};
   client c = client_for(model, ids, 51, 3, 1);
-  lap_job_request request = {ids, 51, NULL, 3, choose, ended, &c};
+  lap_job_request request = {
+      .ids = ids, .count = 51, .max_tokens = 3, .choose = choose, .ended = ended, .context = &c};
   expect_refused(batch, &request, "51", "50");
   request.count = 0;
   expect_refused(batch, &request, "no token", "");
-  request = (lap_job_request){bad, 2, NULL, 3, choose, ended, &c};
+  request = (lap_job_request){
+      .ids = bad, .count = 2, .max_tokens = 3, .choose = choose, .ended = ended, .context = &c};
   expect_refused(batch, &request, "token 1", "512");
-  request = (lap_job_request){ids, 5, NULL, -3, choose, ended, &c};
+  request = (lap_job_request){
+      .ids = ids, .count = 5, .max_tokens = -3, .choose = choose, .ended = ended, .context = &c};
   expect_refused(batch, &request, "max_tokens", "-3");
   const lap_origin of_nothing[5] = {[3] = {.index = 8}};
-  request = (lap_job_request){ids, 5, of_nothing, 3, choose, ended, &c};
+  request = (lap_job_request){.ids = ids,
+                              .count = 5,
+                              .origins = of_nothing,
+                              .max_tokens = 3,
+                              .choose = choose,
+                              .ended = ended,
+                              .context = &c};
   expect_refused(batch, &request, "origin 3", "8");
   /* up to the limit a request runs, and ends there */
   client fits = client_for(model, ids, 45, 0, 2), full = client_for(model, ids, 50, 0, 3);
@@ -475,7 +484,8 @@ static void requests_wait_until_their_memory_is_free(void **state) {
   assert_int_equal(measured.record.end, LAP_JOB_CANCELLED);
 
   lap_batch *batch = open_batch(model, (lap_batch_options){.chunk = 32, .kv_bytes = limit});
-  lap_job_request large = {ids, 100, NULL, 1000, choose, ended, NULL};
+  lap_job_request large = {
+      .ids = ids, .count = 100, .max_tokens = 1000, .choose = choose, .ended = ended, .context = NULL};
   expect_refused(batch, &large, path_of("%zu", limit), "1000");
   client first = client_for(model, ids, 100, 20, 2), second = client_for(model, second_ids, 100, 20, 3),
          third = client_for(model, other, 10, 3, 4);

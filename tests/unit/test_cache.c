@@ -431,24 +431,24 @@ static void a_sequence_goes_back_by_copies_of_its_rings(void **state) {
     logits_after(&cold, ids, at[i], expected);
     logits_after(&cold, ids + LONG - 3, 3, expected);
     for (int t = 0; t < at[i]; t += 10) logits_after(&p, ids + t, at[i] - t < 10 ? at[i] - t : 10, logits);
-    expect_ok(lap_rings_create(p.session->kv, at[i], &rings, &error), &error);
+    expect_ok(lap_rings_create(p.session->sequence->kv, at[i], &rings, &error), &error);
     assert_int_equal(rings->reach.length, at[i]);
     assert_int_equal(rings->reach.lowest, at[i] > 128 ? at[i] - 1 : 0);
     for (int t = 0; t < 130; t += 10) logits_after(&p, ids + at[i] + t, 10, logits);
-    assert_false(lap_kv_can_trim(p.session->kv, at[i]));
-    assert_int_equal(lap_kv_copy(p.session->kv, NULL, at[i], &copy, &error), LAP_ERROR_STATE);
-    assert_int_equal(lap_kv_rewind(p.session->kv, rings, at[i] + 1, &error), LAP_ERROR_STATE);
+    assert_false(lap_kv_can_trim(p.session->sequence->kv, at[i]));
+    assert_int_equal(lap_kv_copy(p.session->sequence->kv, NULL, at[i], &copy, &error), LAP_ERROR_STATE);
+    assert_int_equal(lap_kv_rewind(p.session->sequence->kv, rings, at[i] + 1, &error), LAP_ERROR_STATE);
     if (at[i] > 129)
-      assert_int_equal(lap_kv_rewind(p.session->kv, rings, at[i] - 2, &error), LAP_ERROR_STATE);
-    assert_int_equal(lap_kv_length(p.session->kv), at[i] + 130);
-    assert_true(lap_rings_bytes(rings) <= lap_kv_rings_bytes(p.session->kv) + 64 * 1024);
+      assert_int_equal(lap_kv_rewind(p.session->sequence->kv, rings, at[i] - 2, &error), LAP_ERROR_STATE);
+    assert_int_equal(lap_kv_length(p.session->sequence->kv), at[i] + 130);
+    assert_true(lap_rings_bytes(rings) <= lap_kv_rings_bytes(p.session->sequence->kv) + 64 * 1024);
     /* a copy, and then the sequence itself */
-    expect_ok(lap_kv_copy(p.session->kv, rings, at[i], &copy, &error), &error);
+    expect_ok(lap_kv_copy(p.session->sequence->kv, rings, at[i], &copy, &error), &error);
     const lap_segment segment = {
         .kv = copy, .ids = ids + LONG - 3, .count = 3, .logits_from = 2, .logits = logits};
-    expect_ok(lap_passes_run(&p.session->passes, &segment, 1, &error), &error);
+    expect_ok(lap_passes_run(lap_batch_passes(p.session->batch), &segment, 1, &error), &error);
     assert_memory_equal(logits, expected, sizeof logits);
-    expect_ok(lap_kv_rewind(p.session->kv, rings, at[i], &error), &error);
+    expect_ok(lap_kv_rewind(p.session->sequence->kv, rings, at[i], &error), &error);
     lap_rings_destroy(rings);
     logits_after(&p, ids + LONG - 3, 3, logits);
     assert_memory_equal(logits, expected, sizeof logits);
@@ -475,18 +475,19 @@ static void snapshots_hold_copies_of_rings(void **state) {
   pebble cold = open_pebble(LAP_KV_CONFIG), writer = open_pebble(LAP_KV_CONFIG),
          reader = open_pebble(LAP_KV_CONFIG), other = open_pebble(LAP_KV_4);
   logits_after(&writer, ids, 150, logits);
-  expect_ok(lap_rings_create(writer.session->kv, 150, &rings[0], &error), &error);
+  expect_ok(lap_rings_create(writer.session->sequence->kv, 150, &rings[0], &error), &error);
   logits_after(&writer, ids + 150, 130, logits);
-  expect_ok(lap_rings_create(writer.session->kv, 279, &rings[1], &error), &error);
+  expect_ok(lap_rings_create(writer.session->sequence->kv, 279, &rings[1], &error), &error);
   logits_after(&writer, ids + 280, 100, logits);
   unsigned char fingerprint[LAP_MODEL_FINGERPRINT_BYTES];
   expect_ok(lap_model_fingerprint(writer.model, fingerprint, &error), &error);
-  expect_ok(lap_snapshot_save(writer.session->kv, rings, 2, fingerprint, keys, path, &error), &error);
+  expect_ok(lap_snapshot_save(writer.session->sequence->kv, rings, 2, fingerprint, keys, path, &error),
+            &error);
 
-  expect_ok(lap_snapshot_peek(reader.session->kv, fingerprint, path, &head, &error), &error);
+  expect_ok(lap_snapshot_peek(reader.session->sequence->kv, fingerprint, path, &head, &error), &error);
   assert_int_equal(head.length, 380);
   assert_memory_equal(head.tokens, ids, 380 * sizeof *ids);
-  assert_int_equal(head.bytes, lap_snapshot_bytes(writer.session->kv, rings, 2, keys));
+  assert_int_equal(head.bytes, lap_snapshot_bytes(writer.session->sequence->kv, rings, 2, keys));
   assert_int_equal(head.states, 3);
   const int64_t lengths[] = {380, 150, 279};
   for (int i = 0; i < 3; i++) {
@@ -494,17 +495,21 @@ static void snapshots_hold_copies_of_rings(void **state) {
     assert_int_equal(head.state[i].lowest, lengths[i] - 1);
   }
   lap_snapshot_head_free(&head);
-  assert_int_equal(lap_snapshot_peek(other.session->kv, fingerprint, path, &head, &error), LAP_ERROR_STATE);
+  assert_int_equal(lap_snapshot_peek(other.session->sequence->kv, fingerprint, path, &head, &error),
+                   LAP_ERROR_STATE);
 
-  expect_ok(lap_snapshot_load(reader.session->kv, fingerprint, path, &tokens, &origins, &length, read, &count,
-                              &error),
+  expect_ok(lap_snapshot_load(reader.session->sequence->kv, fingerprint, path, &tokens, &origins, &length,
+                              read, &count, &error),
             &error);
   assert_int_equal(count, 2);
   free(tokens);
-  expect_ok(lap_kv_rewind(reader.session->kv, read[0], 150, &error), &error);
-  const lap_segment segment = {
-      .kv = reader.session->kv, .ids = ids + LONG - 3, .count = 3, .logits_from = 2, .logits = logits};
-  expect_ok(lap_passes_run(&reader.session->passes, &segment, 1, &error), &error);
+  expect_ok(lap_kv_rewind(reader.session->sequence->kv, read[0], 150, &error), &error);
+  const lap_segment segment = {.kv = reader.session->sequence->kv,
+                               .ids = ids + LONG - 3,
+                               .count = 3,
+                               .logits_from = 2,
+                               .logits = logits};
+  expect_ok(lap_passes_run(lap_batch_passes(reader.session->batch), &segment, 1, &error), &error);
   logits_after(&cold, ids, 150, expected);
   logits_after(&cold, ids + LONG - 3, 3, expected);
   assert_memory_equal(logits, expected, sizeof logits);
@@ -515,21 +520,21 @@ static void snapshots_hold_copies_of_rings(void **state) {
   size_t bytes;
   unsigned char *data = read_all(path, &bytes);
   random_source source = {31};
-  size_t head_bytes = 68 + 3 * (size_t)reader.session->kv->caches * 48;
+  size_t head_bytes = 68 + 3 * (size_t)reader.session->sequence->kv->caches * 48;
   for (int trial = 0; trial < 300; trial++) { /* heads with any field changed: refused, or read as they say */
     size_t at = 8 + (size_t)random_below(&source, (int)head_bytes - 8);
     unsigned char kept = data[at];
     data[at] = (unsigned char)random_bits(&source);
     write_all(path, data, bytes);
-    if (lap_snapshot_peek(reader.session->kv, fingerprint, path, &head, &error) == LAP_OK) {
+    if (lap_snapshot_peek(reader.session->sequence->kv, fingerprint, path, &head, &error) == LAP_OK) {
       assert_int_equal(head.length, 380);
       lap_snapshot_head_free(&head);
     } else {
       assert_non_null(strstr(error.message, path));
     }
     if (data[at] != kept)
-      assert_int_not_equal(lap_snapshot_load(reader.session->kv, fingerprint, path, &tokens, &origins,
-                                             &length, read, &count, &error),
+      assert_int_not_equal(lap_snapshot_load(reader.session->sequence->kv, fingerprint, path, &tokens,
+                                             &origins, &length, read, &count, &error),
                            LAP_OK);
     data[at] = kept;
   }
@@ -556,11 +561,11 @@ static void snapshots_hold_origins(void **state) {
   expect_ok(lap_model_fingerprint(writer.model, fingerprint, &error), &error);
   expect_ok(lap_session_eval(writer.session, story, STORY, 0, NULL, &error), &error);
   expect_ok(lap_session_eval(reader.session, story, 3, 0, NULL, &error), &error);
-  const lap_kv *kv = writer.session->kv;
+  const lap_kv *kv = writer.session->sequence->kv;
   expect_ok(lap_snapshot_save(kv, NULL, 0, fingerprint, keys, path, &error), &error);
 
   lap_snapshot_head head;
-  expect_ok(lap_snapshot_peek(reader.session->kv, fingerprint, path, &head, &error), &error);
+  expect_ok(lap_snapshot_peek(reader.session->sequence->kv, fingerprint, path, &head, &error), &error);
   assert_int_equal(head.bytes, lap_snapshot_bytes(kv, NULL, 0, keys));
   assert_int_equal(head.length, STORY);
   assert_memory_equal(head.tokens, story, sizeof story);
@@ -572,8 +577,8 @@ static void snapshots_hold_origins(void **state) {
   int64_t length;
   int count;
   lap_rings *rings[LAP_SNAPSHOT_RINGS];
-  expect_ok(lap_snapshot_load(reader.session->kv, fingerprint, path, &tokens, &origins, &length, rings,
-                              &count, &error),
+  expect_ok(lap_snapshot_load(reader.session->sequence->kv, fingerprint, path, &tokens, &origins, &length,
+                              rings, &count, &error),
             &error);
   assert_int_equal(length, STORY);
   assert_memory_equal(tokens, story, sizeof story);

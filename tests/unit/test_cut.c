@@ -651,14 +651,15 @@ static void one_segment_with_other_caches_keeps_the_pass_off_the_cut(void **stat
     lap_session *one = open_session(model, NULL);
     lap_session *two = open_session(model, &(lap_session_options){.kv_start_prompt = other});
     const lap_segment segments[] = {
-        {.kv = one->kv, .ids = ids, .count = TOKENS, .logits_from = TOKENS - 1, .logits = logits},
-        {.kv = two->kv,
+        {.kv = one->sequence->kv, .ids = ids, .count = TOKENS, .logits_from = TOKENS - 1, .logits = logits},
+        {.kv = two->sequence->kv,
          .ids = ids + TOKENS,
          .count = TOKENS,
          .logits_from = TOKENS - 1,
          .logits = logits + VOCAB}};
-    expect_ok(lap_forward_run(one->passes.forward, segments, 2, &error), &error);
-    assert_int_equal(lap_forward_served(one->passes.forward), other ? LAP_PATH_MONOLITH : LAP_PATH_CUT);
+    expect_ok(lap_forward_run(lap_batch_passes(one->batch)->forward, segments, 2, &error), &error);
+    assert_int_equal(lap_forward_served(lap_batch_passes(one->batch)->forward),
+                     other ? LAP_PATH_MONOLITH : LAP_PATH_CUT);
     lap_session_destroy(one);
     lap_session_destroy(two);
   }

@@ -180,11 +180,14 @@ static void check_batch(const structure *s, const char *kv, lap_model *model, co
     sessions[i] = open_session(model, 2, 0);
     if (before[i]) expect_ok(lap_session_eval(sessions[i], ids, before[i], 0, NULL, &error), &error);
     int from = i == 0 ? 4 : 0; /* the first wants only its last five */
-    segments[i] = (lap_segment){
-        .kv = sessions[i]->kv, .ids = ids + before[i], .count = now[i], .logits_from = from, .logits = next};
+    segments[i] = (lap_segment){.kv = sessions[i]->sequence->kv,
+                                .ids = ids + before[i],
+                                .count = now[i],
+                                .logits_from = from,
+                                .logits = next};
     next += (now[i] - from) * vocab;
   }
-  expect_ok(lap_forward_run(sessions[0]->passes.forward, segments, 3, &error), &error);
+  expect_ok(lap_forward_run(lap_batch_passes(sessions[0]->batch)->forward, segments, 3, &error), &error);
   for (int i = 0; i < 3; i++) {
     int from = segments[i].logits_from;
     expect_equal_bits(segments[i].logits, expected + (size_t)(before[i] + from) * (size_t)vocab,

@@ -63,7 +63,7 @@ static void eval(lap_session *session, int count, int wanted) {
   int32_t ids[MOST_TOKENS];
   lap_error error;
   int vocab = session->model->plan->vocab_size;
-  random_source source = {(uint64_t)lap_kv_length(session->kv)};
+  random_source source = {(uint64_t)lap_kv_length(session->sequence->kv)};
   for (int i = 0; i < count; i++) ids[i] = random_below(&source, vocab);
   expect_ok(lap_session_eval(session, ids, count, wanted, logits, &error), &error);
 }

@@ -231,7 +231,7 @@ static void hidden_states_equal_the_float32_reference(void **state) {
     expect_ok(lap_session_create(model, NULL, &session, &error), &error);
     seen s = {.hidden = hidden, .plan = model->plan};
     lap_probe probe = {see, &s};
-    lap_forward_set_probe(session->passes.forward, &probe);
+    lap_forward_set_probe(lap_batch_passes(session->batch)->forward, &probe);
     float *logits = malloc(VOCAB * sizeof *logits);
     expect_ok(lap_session_eval(session, in.prompt, in.prompt_count, 1, logits, &error), &error);
     int layers = model->plan->layers;

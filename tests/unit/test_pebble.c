@@ -71,7 +71,7 @@ static void pebbles_hidden_states_equal_the_reference(void **state) {
   int32_t *ids = ids_of(golden(reference, "ids.0"), &count);
   float logits[2048];
   expect_ok(lap_session_create(model, NULL, &session, &error), &error);
-  lap_forward_set_probe(session->passes.forward, &probe);
+  lap_forward_set_probe(lap_batch_passes(session->batch)->forward, &probe);
   expect_ok(lap_session_eval(session, ids, count, 1, logits, &error), &error);
   assert_int_equal(check.compared, 13);
   lap_session_destroy(session);
