@@ -179,7 +179,7 @@ typedef struct lap_stats {
 
 lap_stats lap_session_stats(const lap_session *session);
 
-/* ---- generation ------------------------------------------------------------------------------ */
+/* ---- choosing tokens ------------------------------------------------------------------------- */
 
 /* Added to the logit of a token, in -100..100; -100 excludes the token altogether. */
 typedef struct lap_logit_bias {
@@ -241,6 +241,41 @@ typedef struct lap_logprob {
 lap_status lap_sampler_logprobs(lap_sampler *sampler, const float *logits, int32_t id, float *logprob,
                                 lap_logprob *top, int32_t top_count, int32_t *found, lap_error *error);
 
+/* ---- structured output ----------------------------------------------------------------------- */
+
+/* What a model may say, for one model's vocabulary; read-only, to be shared by threads, and by any number of
+ * generations at a time. What is accepted, ignored and refused of a source stands in docs/grammar.md. */
+typedef struct lap_grammar lap_grammar;
+
+/* What stands in front of the text that a grammar describes. */
+typedef enum lap_grammar_thoughts {
+  LAP_THOUGHTS_NONE,
+  LAP_THOUGHTS_FIRST, /* a thought, `<|channel>...<channel|>`, may come first: the model may think (chat) */
+  LAP_THOUGHTS_OPEN   /* the prompt ended inside of one: the rest of it comes first */
+} lap_grammar_thoughts;
+
+/* A JSON text that is valid under a JSON schema [length bytes]. Objects that list properties and say nothing
+ * about others have no others. The model must outlive `*out`, which is the caller's. Errors: FORMAT,
+ * UNSUPPORTED (naming the path in the schema, as `schema: PATH: ...`), MEMORY. Also those of loading the
+ * tokenizer, whose remark on threads holds here too. */
+lap_status lap_grammar_read_schema(lap_model *model, const char *schema, size_t length,
+                                   lap_grammar_thoughts thoughts, lap_grammar **out, lap_error *error);
+
+/* A text of the rule `root` of a grammar in GBNF, as llama.cpp has it. Errors: as above (naming line and
+ * column). */
+lap_status lap_grammar_read_gbnf(lap_model *model, const char *gbnf, size_t length,
+                                 lap_grammar_thoughts thoughts, lap_grammar **out, lap_error *error);
+
+/* One or more calls of tools, for a conversation that has them: a JSON list of tools in OpenAI's form, or of
+ * functions with name and parameters. Errors: as above (`tools: PATH: ...`). */
+lap_status lap_grammar_read_tools(lap_model *model, const char *tools, size_t length,
+                                  lap_grammar_thoughts thoughts, lap_grammar **out, lap_error *error);
+
+/* One owner less: a grammar lives as long as the last generation that uses it. NULL is nothing. */
+void lap_grammar_release(lap_grammar *grammar);
+
+/* ---- generation ------------------------------------------------------------------------------ */
+
 typedef enum lap_finish {
   LAP_FINISH_NONE,   /* not yet, or not by itself: an error */
   LAP_FINISH_EOS,    /* the model ended it */
@@ -249,6 +284,160 @@ typedef enum lap_finish {
   LAP_FINISH_CALLS,  /* tools are to be called */
   LAP_FINISH_CALLER  /* the caller said so */
 } lap_finish;
+
+typedef struct lap_generate_options {
+  int64_t max_tokens;      /* 0 = until the model ends or the context is full */
+  const char *const *stop; /* [stop_count] non-empty strings; text from one on is not shown */
+  int stop_count;
+  lap_grammar *grammar; /* what may be said, or NULL: anything */
+  bool ignore_eos;      /* go on where the model would end; where a grammar ends, it ends all the same */
+  bool show_special;    /* control tokens appear as text */
+  /* Called with each piece of text (valid UTF-8, terminated, `length` bytes) as soon as it can no
+   * longer become part of a stop string or of an unfinished character; with an empty piece where a token
+   * adds no text. Returning false ends. */
+  bool (*text)(void *context, const char *text, size_t length);
+  void *context;
+} lap_generate_options;
+
+typedef struct lap_generate_result {
+  lap_finish finish;
+  int64_t prompt_tokens;
+  int64_t cached_tokens;    /* of the prompt, that were not computed: a batch's prompt cache had them */
+  int64_t generated_tokens; /* the end token included */
+  int32_t last_token;       /* the last one, which the session does not hold; -1 if there is none */
+  double prompt_seconds;
+  double decode_seconds;
+} lap_generate_result;
+
+/* Evaluates `ids` [count >= 1] after what the session holds, and generates. The session afterwards
+ * holds every token but the last one generated. `options` may be NULL. Errors: those of evaluation, ARGUMENT
+ * (max_tokens, stop), UNSUPPORTED (a grammar that is too ambiguous at some point). */
+lap_status lap_generate(lap_session *session, lap_sampler *sampler, const int32_t *ids, int64_t count,
+                        const lap_generate_options *options, lap_generate_result *result, lap_error *error);
+
+/* ---- batches --------------------------------------------------------------------------------- */
+
+/* Many requests over one model: they share forward passes, join and leave between them, and what one has
+ * computed of a prompt serves others that begin as it does. The text of a request depends on nothing of this:
+ * it is that of the request alone. One thread drives a batch at a time. */
+typedef struct lap_batch lap_batch;
+
+/* A request that is waiting or running. */
+typedef struct lap_job lap_job;
+
+/* 0 and NULL mean the defaults. */
+typedef struct lap_batch_options {
+  int threads;           /* the cores available */
+  int parallel;          /* sequences that run at once: 4 */
+  int chunk;             /* 512 */
+  int chunk_beside;      /* 64, at most chunk */
+  int64_t context;       /* tokens of a request, prompt and answer: the model's limit, and at most that */
+  lap_path path;         /* as for a session */
+  const char *attention; /* the same */
+  size_t kv_bytes;       /* no limit */
+  size_t cache_bytes;    /* nothing is kept */
+  const char *cache_directory; /* none; its files serve what cache_bytes keeps */
+  uint64_t directory_bytes;    /* 8 GiB */
+} lap_batch_options;
+
+/* The model must outlive it. Errors: ARGUMENT (naming the option), UNSUPPORTED (path), MEMORY, IO. */
+lap_status lap_batch_create(lap_model *model, const lap_batch_options *options, lap_batch **out,
+                            lap_error *error);
+/* Ends all requests as cancelled, and writes what is worth it to the cache directory. */
+void lap_batch_destroy(lap_batch *batch);
+
+/* The context limit in force. */
+int64_t lap_batch_context(const lap_batch *batch);
+
+typedef struct lap_batch_request {
+  const int32_t *ids; /* [count >= 1], copied */
+  int64_t count;
+  lap_sampling sampling; /* lap_model_sampling has the checkpoint's */
+  lap_generate_options options;
+  /* Called once, with options.context, when the request has ended in whatever way: what came of it, and what
+   * went wrong (LAP_OK: nothing). A request that was cancelled has finish CALLER. The job is gone afterwards.
+   * Neither this nor options.text may call the batch. May be NULL. */
+  void (*ended)(void *context, const lap_generate_result *result, const lap_error *error);
+} lap_batch_request;
+
+/* Takes in a request; what it points to, but for `ids`, must live until it has ended. `*job` (may be NULL) is
+ * valid until then. Errors: ARGUMENT (ids, max_tokens, stop, sampling; a prompt over the context limit, or a
+ * request over kv_bytes, with both numbers), UNSUPPORTED (grammar), MEMORY; `ended` is not called then. */
+lap_status lap_batch_generate(lap_batch *batch, const lap_batch_request *request, lap_job **job,
+                              lap_error *error);
+
+/* Ends a request at once: its slot is free, `ended` has been called. What was computed stays in the cache. */
+void lap_batch_cancel(lap_batch *batch, lap_job *job);
+
+/* One pass; where no request is left, one sequence is written to the cache directory. What goes wrong ends
+ * the requests that it concerns. False: there was nothing to do. */
+bool lap_batch_step(lap_batch *batch);
+
+/* How requests end. */
+typedef enum lap_job_end {
+  LAP_JOB_CHOSEN, /* the text came to its end */
+  LAP_JOB_LENGTH, /* max_tokens or the context limit was reached */
+  LAP_JOB_CANCELLED,
+  LAP_JOB_FAILED
+} lap_job_end;
+
+/* Of a cache directory. */
+typedef struct lap_store_stats {
+  int64_t files;  /* that can be used */
+  uint64_t bytes; /* of all files named as ours are */
+  int64_t saved;
+  int64_t loaded;
+  int64_t removed; /* for the bound */
+  int64_t foreign; /* files met that another checkpoint, KV setting or version of the program made */
+  int64_t damaged; /* that are not whole, or no snapshots */
+  int64_t failed;  /* reading or writing failed */
+  lap_error last;  /* the last reason of these; LAP_OK: none yet */
+} lap_store_stats;
+
+/* What became of the beginnings of prompts. */
+typedef struct lap_prompt_cache_stats {
+  int64_t requests; /* that looked */
+  int64_t hits;     /* that found something */
+  int64_t hit_tokens;
+  int64_t moved; /* hits by how they were served */
+  int64_t copied;
+  int64_t loaded;
+  int64_t entries; /* kept in memory */
+  size_t bytes;    /* of entries and marks */
+  int64_t evicted;
+  lap_store_stats store; /* zero without a directory */
+} lap_prompt_cache_stats;
+
+typedef struct lap_batch_stats {
+  int running, waiting;
+  int64_t ended[LAP_JOB_FAILED + 1]; /* requests, by lap_job_end */
+  int64_t prompt_tokens;             /* computed */
+  int64_t generated_tokens;
+  int64_t passes_monolith, passes_cut;
+  int last_rows; /* of the last pass */
+  int threads;
+  size_t kv_bytes;      /* held by running requests */
+  size_t kv_reserved;   /* by them */
+  size_t scratch_bytes; /* activations and logits */
+  lap_prompt_cache_stats cache;
+} lap_batch_stats;
+
+lap_batch_stats lap_batch_get_stats(const lap_batch *batch);
+
+/* ---- conversations --------------------------------------------------------------------------- */
+
+/* A conversation that goes on: a turn becomes a prompt by the checkpoint's own chat template, the prompt an
+ * answer, the answer a part of the next prompt. What was said before is not computed again.
+ *
+ * Between calls it ends with an answer, however short, or with calls of tools that wait for their results. A
+ * turn that did not get there is not in it. */
+typedef struct lap_conversation lap_conversation;
+
+typedef enum lap_thinking {
+  LAP_THINKING_UNSTATED, /* the template decides */
+  LAP_THINKING_OFF,
+  LAP_THINKING_ON
+} lap_thinking;
 
 /* A token of the text with its log probabilities, as lap_sampler_logprobs has them. */
 typedef struct lap_note {
@@ -279,32 +468,108 @@ typedef struct lap_piece {
  */
 typedef bool lap_say(void *context, const lap_piece *piece);
 
-typedef struct lap_generate_options {
-  int64_t max_tokens;      /* 0 = until the model ends or the context is full */
-  const char *const *stop; /* [stop_count] non-empty strings; text from one on is not shown */
-  int stop_count;
-  bool ignore_eos;
-  bool show_special; /* control tokens appear as text */
-  /* Called with each piece of text (valid UTF-8, terminated, `length` bytes) as soon as it can no
-   * longer become part of a stop string or of an unfinished character; with an empty piece where a token
-   * adds no text. Returning false ends. */
-  bool (*text)(void *context, const char *text, size_t length);
-  void *context;
-} lap_generate_options;
+/* Asked before each forward pass: `done` of the prompt's `total` tokens are in the caches, all of them once
+ * the model answers. False stops the answer. */
+typedef bool lap_go_on(void *context, int64_t done, int64_t total);
 
-typedef struct lap_generate_result {
-  lap_finish finish;
+typedef struct lap_conversation_options {
+  int threads; /* 0: the cores available */
+  int chunk;   /* tokens of a prompt between two calls of go_on; 0: the library's */
+  lap_path path;
+  const char *attention; /* as in lap_session_options */
+  int64_t context;       /* tokens, prompt and answer; 0: the model's limit */
+  int64_t max_tokens;    /* of an answer; 0: until the model ends or the context is full */
+  /* Answer number n of a conversation (of its messages) draws with seed + n: it depends on what was said, not
+   * on how often something was tried before. */
+  lap_sampling sampling;
+  lap_thinking thinking;
+  lap_grammar
+      *grammar;     /* what answers may be, or NULL: anything. Where there are tools, they may be calls too */
+  bool logprobs;    /* pieces of text have notes, each with */
+  int top_logprobs; /* so many of the most probable tokens, at most LAP_MAX_TOP_LOGPROBS */
+  bool allow_special; /* control tokens spelled in messages count as such */
+  lap_say *say;       /* gets what the model says, as it comes; returning false stops the answer. Or NULL */
+  lap_go_on *go_on;   /* or NULL */
+  void *receiver;     /* the context of these two */
+} lap_conversation_options;
+
+typedef enum lap_turn_end {
+  LAP_TURN_ANSWERED,
+  LAP_TURN_CALLS,   /* lap_conversation_call; go on with results */
+  LAP_TURN_LENGTH,  /* max_tokens */
+  LAP_TURN_CONTEXT, /* the context is full */
+  LAP_TURN_STOPPED  /* go_on or say said so */
+} lap_turn_end;
+
+/* How an answer came about. */
+typedef struct lap_turn {
+  lap_turn_end end;
+  bool taken_back; /* nothing was said: the conversation is as before the turn */
   int64_t prompt_tokens;
-  int64_t generated_tokens; /* the end token included */
-  int32_t last_token;       /* the last one, which the session does not hold; -1 if there is none */
+  int64_t cached_tokens;    /* of them, that were not computed */
+  int64_t evaluated_tokens; /* that were */
+  int64_t generated_tokens; /* without the end token */
   double prompt_seconds;
   double decode_seconds;
-} lap_generate_result;
+} lap_turn;
 
-/* Evaluates `ids` [count >= 1] after what the session holds, and generates. The session afterwards
- * holds every token but the last one generated. Errors: those of evaluation. */
-lap_status lap_generate(lap_session *session, lap_sampler *sampler, const int32_t *ids, int64_t count,
-                        const lap_generate_options *options, lap_generate_result *result, lap_error *error);
+/* The model must outlive it. Errors: UNSUPPORTED (the checkpoint has no chat template), FORMAT (its
+ * template), ARGUMENT (sampling), those of lap_batch_create. */
+lap_status lap_conversation_create(lap_model *model, const lap_conversation_options *options,
+                                   lap_conversation **out, lap_error *error);
+void lap_conversation_destroy(lap_conversation *conversation);
+
+/* Says something to the model and has it answer. Calls that wait are given up first. Errors: FORMAT (the text
+ * is not UTF-8), those of the template and of evaluation; the turn is taken back then. */
+lap_status lap_conversation_say(lap_conversation *conversation, const char *text, size_t length,
+                                lap_turn *turn, lap_error *error);
+
+/* A call of a tool, the conversation's. */
+typedef struct lap_call {
+  char *id;
+  char *name;
+  char *arguments; /* a JSON object */
+} lap_call;
+
+/* The next call that waits for a result; NULL if there is none. Valid until the conversation goes on. */
+const lap_call *lap_conversation_call(const lap_conversation *conversation);
+/* Gives it its result: text, or JSON. Errors: FORMAT (the text is not UTF-8), MEMORY. */
+lap_status lap_conversation_result(lap_conversation *conversation, const char *text, size_t length,
+                                   lap_error *error);
+/* After all results: the model goes on. Errors: as lap_conversation_say. */
+lap_status lap_conversation_go_on(lap_conversation *conversation, lap_turn *turn, lap_error *error);
+/* Gives up the calls that wait: the turn is taken back, unless something was said beside them. True if it is
+ * taken back. */
+bool lap_conversation_give_up(lap_conversation *conversation);
+
+/* Everything that follows gives up calls that wait. */
+
+/* Begins anew, with the same system message and tools. */
+void lap_conversation_reset(lap_conversation *conversation);
+/* NULL: none. Errors: FORMAT (not UTF-8), MEMORY. */
+lap_status lap_conversation_set_system(lap_conversation *conversation, const char *text, size_t length,
+                                       lap_error *error);
+void lap_conversation_set_thinking(lap_conversation *conversation, lap_thinking thinking);
+/* For the answers from now on; NULL: none. */
+void lap_conversation_set_grammar(lap_conversation *conversation, lap_grammar *grammar);
+/* A JSON list of tools in OpenAI's form, or of functions [length bytes]; or the same from a file. Errors: IO,
+ * FORMAT (naming the file, or `tools`, and the field), those of the template. */
+lap_status lap_conversation_set_tools(lap_conversation *conversation, const char *json, size_t length,
+                                      lap_error *error);
+lap_status lap_conversation_read_tools(lap_conversation *conversation, const char *path, lap_error *error);
+
+/* Writes the conversation as JSON, the `messages` and `tools` of a request to a chat API, or replaces it by
+ * one. A file's tools, if it has any,
+ * replace the present ones. Errors: IO, FORMAT (naming the file and the field), those of the template; file
+ * or conversation have not changed then. */
+lap_status lap_conversation_save(lap_conversation *conversation, const char *path, lap_error *error);
+lap_status lap_conversation_load(lap_conversation *conversation, const char *path, lap_error *error);
+
+/* How many messages there are, the system's included. */
+int lap_conversation_messages(const lap_conversation *conversation);
+lap_batch_stats lap_conversation_stats(const lap_conversation *conversation);
+/* The context limit in force. */
+int64_t lap_conversation_context(const lap_conversation *conversation);
 
 /* ---- tokenizer ------------------------------------------------------------------------------- */
 

@@ -5,7 +5,7 @@
  * the terminal.
  *
  * Invariant: whatever fails, a turn, a command, a file, is said in one line, and the conversation is one that
- * can go on (engine/dialogue.h). */
+ * can go on (lapidary.h). */
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -20,7 +20,6 @@
 #include "cli/options.h"
 #include "cli/sampling.h"
 #include "cli/support.h"
-#include "engine/dialogue.h"
 #include "model/model.h"
 
 enum {
@@ -108,7 +107,7 @@ typedef struct chat {
   lap_opened opened;
   lap_input *input;
   lap_screen screen;
-  lap_dialogue *dialogue;
+  lap_conversation *conversation;
   lap_thinking thinking;
   lap_turn turn; /* the last one; prompt_tokens 0: none yet */
   bool interactive;
@@ -165,7 +164,7 @@ static bool show(void *context, const lap_piece *piece) {
 }
 
 static void say_full(chat *c, const lap_turn *turn) {
-  long long context = (long long)lap_dialogue_context(c->dialogue);
+  long long context = (long long)lap_conversation_context(c->conversation);
   const char *how = c->interactive ? "; /reset begins anew" : "";
   if (turn->taken_back)
     fail(c, "the context is full: %lld tokens do not fit in %lld; the turn is taken back%s",
@@ -200,7 +199,7 @@ static bool end_answer(chat *c, lap_status status, const lap_turn *turn, const l
 
 /* The user gives no result. */
 static void give_up(chat *c, lap_input_kind kind) {
-  bool gone = lap_dialogue_give_up(c->dialogue);
+  bool gone = lap_conversation_give_up(c->conversation);
   bool stopped = lap_input_signal(c->input) || (!c->interactive && lap_interrupted());
   if (kind == LAP_INPUT_WRONG || stopped)
     c->failed = c->over = true; /* said already, or nobody to tell */
@@ -214,7 +213,7 @@ static void give_up(chat *c, lap_input_kind kind) {
 static bool get_results(chat *c) {
   char prompt[96];
   lap_error error;
-  for (const lap_call *call; (call = lap_dialogue_call(c->dialogue));) {
+  for (const lap_call *call; (call = lap_conversation_call(c->conversation));) {
     const char *text;
     size_t length;
     snprintf(prompt, sizeof prompt, "result of %.60s> ", call->name);
@@ -224,7 +223,7 @@ static bool get_results(chat *c) {
       return false;
     }
     /* What is wrong with a text can be mended: the call is asked for again. */
-    succeeds(c, lap_dialogue_result(c->dialogue, text, length, &error), &error);
+    succeeds(c, lap_conversation_result(c->conversation, text, length, &error), &error);
   }
   return true;
 }
@@ -232,9 +231,9 @@ static bool get_results(chat *c) {
 static void take_turn(chat *c, const char *text, size_t length) {
   lap_turn turn;
   lap_error error;
-  lap_status status = lap_dialogue_say(c->dialogue, text, length, &turn, &error);
+  lap_status status = lap_conversation_say(c->conversation, text, length, &turn, &error);
   while (end_answer(c, status, &turn, &error) && get_results(c))
-    status = lap_dialogue_go_on(c->dialogue, &turn, &error);
+    status = lap_conversation_go_on(c->conversation, &turn, &error);
 }
 
 /* ---- commands -------------------------------------------------------------------------------- */
@@ -248,7 +247,7 @@ typedef struct command {
 
 static void do_system(chat *c, const char *text) {
   lap_error error;
-  lap_status status = lap_dialogue_set_system(c->dialogue, *text ? text : NULL, strlen(text), &error);
+  lap_status status = lap_conversation_set_system(c->conversation, *text ? text : NULL, strlen(text), &error);
   if (succeeds(c, status, &error)) note(c, *text ? "(system message set)" : "(no system message)");
 }
 
@@ -256,7 +255,7 @@ static void do_think(chat *c, const char *how) {
   for (int i = 0; thinking_words[i]; i++) {
     if (strcmp(how, thinking_words[i]) != 0) continue;
     c->thinking = (lap_thinking)i;
-    lap_dialogue_set_thinking(c->dialogue, c->thinking);
+    lap_conversation_set_thinking(c->conversation, c->thinking);
     note(c, "(thinking: %s)", how);
     return;
   }
@@ -265,20 +264,20 @@ static void do_think(chat *c, const char *how) {
 
 static void do_reset(chat *c, const char *unused) {
   (void)unused;
-  lap_dialogue_reset(c->dialogue);
+  lap_conversation_reset(c->conversation);
   c->turn = (lap_turn){0};
   note(c, "(the conversation begins anew)");
 }
 
 static int messages_of(const chat *c) {
-  return lap_dialogue_transcript(c->dialogue)->count;
+  return lap_conversation_messages(c->conversation);
 }
 
 static void do_save(chat *c, const char *path) {
   lap_error error;
   if (!*path)
     fail(c, "/save: needs FILE");
-  else if (succeeds(c, lap_dialogue_save(c->dialogue, path, &error), &error))
+  else if (succeeds(c, lap_conversation_save(c->conversation, path, &error), &error))
     note(c, "(%d messages in %s)", messages_of(c), path);
 }
 
@@ -286,7 +285,7 @@ static void do_load(chat *c, const char *path) {
   lap_error error;
   if (!*path) {
     fail(c, "/load: needs FILE");
-  } else if (succeeds(c, lap_dialogue_load(c->dialogue, path, &error), &error)) {
+  } else if (succeeds(c, lap_conversation_load(c->conversation, path, &error), &error)) {
     c->turn = (lap_turn){0};
     note(c, "(%d messages from %s)", messages_of(c), path);
   }
@@ -308,11 +307,11 @@ static void print_turn(const lap_turn *turn) {
 static void do_stats(chat *c, const char *unused) {
   (void)unused;
   char kv[LAP_BYTES_TEXT], scratch[LAP_BYTES_TEXT];
-  const lap_batch_stats stats = lap_dialogue_stats(c->dialogue);
+  const lap_batch_stats stats = lap_conversation_stats(c->conversation);
   int64_t used = c->turn.prompt_tokens + c->turn.generated_tokens;
   print_turn(&c->turn);
   fprintf(stderr, "%-10s %d messages, %lld of %lld tokens after the last answer\n", "context", messages_of(c),
-          (long long)used, (long long)lap_dialogue_context(c->dialogue));
+          (long long)used, (long long)lap_conversation_context(c->conversation));
   fprintf(stderr, "%-10s %s, scratch %s\n", "kv", lap_bytes_text(stats.kv_bytes + stats.cache.bytes, kv),
           lap_bytes_text(stats.scratch_bytes, scratch));
   fprintf(stderr, "%-10s %d, %s\n", "threads", stats.threads,
@@ -422,7 +421,7 @@ static void greet(const chat *c) {
   char *directory = realpath(c->opened.directory, NULL);
   const char *name = directory ? strrchr(directory, '/') + 1 : c->opened.directory;
   note(c, "%s: context %lld tokens, kv %s, %s%s", *name ? name : "/",
-       (long long)lap_dialogue_context(c->dialogue), lap_kv_words[model->plan->kv_mode],
+       (long long)lap_conversation_context(c->conversation), lap_kv_words[model->plan->kv_mode],
        uses_cut ? "cut " : "monolith", uses_cut ? cut.fingerprint : "");
   note(c, "/help lists the commands, Ctrl-C stops an answer, Ctrl-D leaves.");
   free(directory);
@@ -432,7 +431,7 @@ static lap_status use_system(const chat *c, lap_error *error) {
   const char *text = c->chosen->system;
   lap_error wrong;
   if (!text || !*text) return LAP_OK;
-  lap_status status = lap_dialogue_set_system(c->dialogue, text, strlen(text), &wrong);
+  lap_status status = lap_conversation_set_system(c->conversation, text, strlen(text), &wrong);
   return status == LAP_OK ? LAP_OK : lap_fail(error, status, "--system: %s", wrong.message);
 }
 
@@ -446,7 +445,7 @@ static lap_status prepare(chat *c, lap_error *error) {
   status = lap_open_model(chosen->model, &chosen->engine, &c->opened, error);
   if (status != LAP_OK) return status;
   if (chosen->engine.threads != 1) lap_model_warm(c->opened.model);
-  const lap_dialogue_options dialogue = {
+  const lap_conversation_options wanted = {
       .attention = lap_attention_method_asked(),
       .threads = (int)chosen->engine.threads,
       .chunk = (int)chosen->engine.chunk,
@@ -460,8 +459,9 @@ static lap_status prepare(chat *c, lap_error *error) {
       .go_on = go_on,
       .receiver = c,
   };
-  status = lap_dialogue_create(c->opened.model, &dialogue, &c->dialogue, error);
-  if (status == LAP_OK && chosen->tools) status = lap_dialogue_read_tools(c->dialogue, chosen->tools, error);
+  status = lap_conversation_create(c->opened.model, &wanted, &c->conversation, error);
+  if (status == LAP_OK && chosen->tools)
+    status = lap_conversation_read_tools(c->conversation, chosen->tools, error);
   return status == LAP_OK ? use_system(c, error) : status;
 }
 
@@ -490,7 +490,7 @@ static int run(const lap_verb *verb, int argc, char **argv) {
   }
   bool interrupted = !c.interactive && lap_interrupted();
   int number = c.input ? lap_input_signal(c.input) : 0;
-  lap_dialogue_destroy(c.dialogue);
+  lap_conversation_destroy(c.conversation);
   lap_close_opened(&c.opened);
   lap_input_close(c.input);
   if (number) die_of(number);

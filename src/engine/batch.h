@@ -1,4 +1,5 @@
-/* batch.h: many requests, one model: sequences share forward passes.
+/* batch.h: many requests, one model: sequences share forward passes. What is public of it stands in
+ * lapidary.h; here requests bring whoever chooses their tokens.
  *
  * One thread drives a batch; there are no locks inside. lap_batch_step runs one forward pass: a row for every
  * sequence that is answering, and beside them pieces of the prompts that are still being read. Requests join
@@ -27,37 +28,12 @@ enum {
   LAP_MAX_PARALLEL = 256
 };
 
-typedef struct lap_batch lap_batch;
-typedef struct lap_job lap_job;
-
-/* 0 and NULL mean the defaults. */
-typedef struct lap_batch_options {
-  int threads;           /* the cores available */
-  int parallel;          /* sequences that run at once: 4 */
-  int chunk;             /* 512 */
-  int chunk_beside;      /* 64, at most chunk */
-  int64_t context;       /* tokens of a request, prompt and answer: the model's limit, and at most that */
-  lap_path path;         /* as for a session */
-  const char *attention; /* the same */
-  size_t kv_bytes;       /* no limit */
-  size_t cache_bytes;    /* nothing is kept */
-  const char *cache_directory; /* none; its files serve what cache_bytes keeps */
-  uint64_t directory_bytes;    /* 8 GiB */
-} lap_batch_options;
-
 typedef enum lap_job_state {
   LAP_JOB_WAITING,
   LAP_JOB_PROMPT,
   LAP_JOB_ANSWER,
   LAP_JOB_ENDED
 } lap_job_state;
-
-typedef enum lap_job_end {
-  LAP_JOB_CHOSEN, /* choose said so */
-  LAP_JOB_LENGTH, /* max_tokens or the context limit was reached */
-  LAP_JOB_CANCELLED,
-  LAP_JOB_FAILED /* record.error says why */
-} lap_job_end;
 
 /* How a request is getting on. Times are lap_seconds(); 0: not yet. */
 typedef struct lap_job_record {
@@ -96,23 +72,11 @@ typedef struct lap_job_request {
   void *context;
 } lap_job_request;
 
-/* The model must outlive it. Errors: ARGUMENT (naming the option), UNSUPPORTED (path), MEMORY, IO. */
-lap_status lap_batch_create(lap_model *model, const lap_batch_options *options, lap_batch **out,
-                            lap_error *error);
-/* Ends all requests as cancelled, and writes what is worth it to the cache directory. */
-void lap_batch_destroy(lap_batch *batch);
-
-/* The context limit in force. */
-int64_t lap_batch_context(const lap_batch *batch);
-
 /* `*out` is valid until its `ended` is called. Errors: ARGUMENT (no token; an id outside the vocabulary;
  * an origin that contradicts itself; a prompt over the context limit, or a request over kv_bytes, with both
  * numbers), MEMORY. `ended` is not called then. */
 lap_status lap_batch_submit(lap_batch *batch, const lap_job_request *request, lap_job **out,
                             lap_error *error);
-
-/* Ends a request at once: its slot is free, `ended` has been called. What was computed stays in the cache. */
-void lap_batch_cancel(lap_batch *batch, lap_job *job);
 
 const lap_job_record *lap_job_get_record(const lap_job *job);
 
@@ -134,25 +98,5 @@ lap_status lap_batch_extend(lap_batch *batch, lap_sequence *sequence, const lap_
 /* Its model; and what runs its passes, valid as long as the batch. */
 lap_model *lap_batch_model(const lap_batch *batch);
 lap_passes *lap_batch_passes(lap_batch *batch);
-
-/* One pass; where no request is left, one sequence is written to the cache directory. What goes wrong ends
- * the requests that it concerns. False: there was nothing to do. */
-bool lap_batch_step(lap_batch *batch);
-
-typedef struct lap_batch_stats {
-  int running, waiting;
-  int64_t ended[LAP_JOB_FAILED + 1]; /* requests, by lap_job_end */
-  int64_t prompt_tokens;             /* computed */
-  int64_t generated_tokens;
-  int64_t passes_monolith, passes_cut;
-  int last_rows; /* of the last pass */
-  int threads;
-  size_t kv_bytes;      /* held by running requests */
-  size_t kv_reserved;   /* by them */
-  size_t scratch_bytes; /* activations and logits */
-  lap_prompt_cache_stats cache;
-} lap_batch_stats;
-
-lap_batch_stats lap_batch_get_stats(const lap_batch *batch);
 
 #endif

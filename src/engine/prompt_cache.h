@@ -25,19 +25,6 @@
 
 typedef struct lap_prompt_cache lap_prompt_cache;
 
-typedef struct lap_prompt_cache_stats {
-  int64_t requests; /* that looked */
-  int64_t hits;     /* that found something */
-  int64_t hit_tokens;
-  int64_t moved; /* hits by how they were served */
-  int64_t copied;
-  int64_t loaded;
-  int64_t entries; /* kept in memory */
-  size_t bytes;    /* of entries and marks */
-  int64_t evicted;
-  lap_store_stats store; /* zero without a directory */
-} lap_prompt_cache_stats;
-
 /* `bytes` 0: nothing is kept in memory; `directory` NULL: nor on disk. Errors: MEMORY, IO (the directory). */
 lap_status lap_prompt_cache_create(lap_model *model, size_t bytes, const char *directory,
                                    uint64_t directory_bytes, lap_prompt_cache **out, lap_error *error);

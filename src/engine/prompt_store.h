@@ -15,18 +15,6 @@
 
 typedef struct lap_prompt_store lap_prompt_store;
 
-typedef struct lap_store_stats {
-  int64_t files;  /* that can be used */
-  uint64_t bytes; /* of all files named as ours are */
-  int64_t saved;
-  int64_t loaded;
-  int64_t removed; /* for the bound */
-  int64_t foreign; /* files met that another checkpoint, KV setting or version of the program made */
-  int64_t damaged; /* that are not whole, or no snapshots */
-  int64_t failed;  /* reading or writing failed */
-  lap_error last;  /* the last reason of these; LAP_OK: none yet */
-} lap_store_stats;
-
 /* Opens or makes `directory` (its parent must exist), readable by its owner only, and reads the heads of the
  * files in it. Errors: IO (it cannot be made or listed), MEMORY. */
 lap_status lap_prompt_store_open(lap_model *model, const char *directory, uint64_t bytes,

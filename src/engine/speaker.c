@@ -202,7 +202,7 @@ static bool ends(const lap_speaker *s, int32_t id) {
 
 static void advance_matcher(lap_speaker *s, int32_t id) {
   lap_error error;
-  if (s->may_call && id == s->call_id) {
+  if (s->may_call && id == s->call_id && !lap_matcher_allows(s->matcher, id)) {
     lap_matcher_destroy(s->matcher);
     s->matcher = NULL;
     return;

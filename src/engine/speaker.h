@@ -8,7 +8,7 @@
 #ifndef LAP_ENGINE_SPEAKER_H
 #define LAP_ENGINE_SPEAKER_H
 
-#include "grammar/grammar.h"
+#include "base/error.h"
 
 typedef struct lap_speaker lap_speaker;
 
@@ -25,7 +25,7 @@ typedef struct lap_speaker_options {
   lap_sampler *sampler;         /* or NULL: one is made, */
   const lap_sampling *sampling; /* of this */
   lap_grammar *grammar;         /* what may be said, or NULL: anything */
-  bool calls_instead;           /* calls may come instead of what the grammar describes */
+  bool calls_instead; /* calls may come instead of what the grammar describes, if it describes none */
 
   const char *const *stop; /* [stop_count]; looked for in each run of text between thoughts and calls */
   int stop_count;

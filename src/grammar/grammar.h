@@ -13,15 +13,6 @@
 #include "base/json.h"
 #include "grammar/vocabulary.h"
 
-typedef struct lap_grammar lap_grammar;
-
-/* What stands in front of the text that a grammar describes. */
-typedef enum lap_grammar_thoughts {
-  LAP_THOUGHTS_NONE,
-  LAP_THOUGHTS_FIRST, /* a thought channel, `<|channel>...<channel|>`, may come first */
-  LAP_THOUGHTS_OPEN   /* the prompt ended inside of one: the rest of it comes first */
-} lap_grammar_thoughts;
-
 /* GBNF as llama.cpp's clients write it; the rule `root` is the text. `name` stands in messages:
  * `name: line 3, column 7: ...`. The vocabulary must outlive the grammar. */
 lap_status lap_grammar_from_gbnf(const lap_vocabulary *vocabulary, const char *text, size_t length,
@@ -51,8 +42,8 @@ lap_status lap_grammar_tool_calls(const lap_vocabulary *vocabulary, const lap_js
                                   const lap_grammar_tool *tools, size_t count, bool several,
                                   lap_grammar_thoughts thoughts, lap_grammar **out, lap_error *error);
 
-void lap_grammar_hold(lap_grammar *grammar);    /* one more owner */
-void lap_grammar_release(lap_grammar *grammar); /* one less; NULL is nobody */
+/* One more owner; lap_grammar_release is one less. */
+void lap_grammar_hold(lap_grammar *grammar);
 
 const lap_vocabulary *lap_grammar_vocabulary(const lap_grammar *grammar);
 

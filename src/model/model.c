@@ -138,6 +138,7 @@ lap_status lap_model_open(const char *directory, const lap_model_options *option
 void lap_model_close(lap_model *model) {
   if (!model) return;
   pthread_mutex_destroy(&model->mutex);
+  lap_vocabulary_destroy(model->vocabulary);
   lap_tokenizer_close(model->tokenizer);
   lap_model_release_code(model->device, model->bound);
   lap_plan_free(model->plan);
@@ -161,6 +162,18 @@ lap_status lap_model_tokenizer(lap_model *model, const lap_tokenizer **out, lap_
   lap_status status = lap_tokenizer_open(path, &model->tokenizer, error);
   free(path);
   *out = model->tokenizer;
+  return status;
+}
+
+lap_status lap_model_vocabulary(lap_model *model, const lap_vocabulary **out, lap_error *error) {
+  const lap_tokenizer *tokenizer;
+  pthread_mutex_lock(&model->mutex);
+  lap_status status = lap_model_tokenizer(model, &tokenizer, error);
+  if (status == LAP_OK && !model->vocabulary)
+    status = lap_vocabulary_create(tokenizer, model->plan->eos, (size_t)model->plan->eos_count,
+                                   &model->vocabulary, error);
+  *out = model->vocabulary;
+  pthread_mutex_unlock(&model->mutex);
   return status;
 }
 

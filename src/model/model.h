@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "device/device.h"
+#include "grammar/vocabulary.h"
 #include "text/tokenizer.h"
 
 enum {
@@ -17,8 +18,9 @@ struct lap_model {
   lap_plan *plan;
   lap_device *device;
   lap_bound *bound;
-  lap_tokenizer *tokenizer; /* NULL until first used */
-  pthread_mutex_t mutex;    /* of the two below */
+  lap_tokenizer *tokenizer;   /* NULL until first used */
+  pthread_mutex_t mutex;      /* of the three below */
+  lap_vocabulary *vocabulary; /* NULL until first used */
   bool has_fingerprint;
   unsigned char fingerprint[LAP_MODEL_FINGERPRINT_BYTES];
 };
@@ -28,6 +30,10 @@ struct lap_model {
  * Errors: MEMORY. */
 lap_status lap_model_fingerprint(lap_model *model, unsigned char out[LAP_MODEL_FINGERPRINT_BYTES],
                                  lap_error *error);
+
+/* The vocabulary that grammars are compiled for, made on first use; the model's. May be called by several
+ * threads once the tokenizer is loaded. Errors: MEMORY, and those of lap_model_tokenizer. */
+lap_status lap_model_vocabulary(lap_model *model, const lap_vocabulary **out, lap_error *error);
 
 /* A device and a plan's code on it, without weights: what passes would take, and whether there is a cut.
  * `*device` and `*bound` are to be released with lap_model_release_code, also after an error. Errors: those

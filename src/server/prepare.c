@@ -181,7 +181,7 @@ static lap_status prepare_grammar(const lap_served *served, lap_request *request
   const lap_vocabulary *vocabulary;
   bool calls = request->tool_choice == LAP_TOOLS_REQUIRED || request->tool_choice == LAP_TOOLS_NAMED;
   if (!calls && request->form == LAP_FORM_FREE) return LAP_OK;
-  lap_status status = lap_served_vocabulary(served, &vocabulary, error);
+  lap_status status = lap_model_vocabulary(served->model, &vocabulary, error);
   if (status != LAP_OK) return status;
   lap_grammar_thoughts thoughts = thoughts_of(served, request);
   const lap_json *source = request->form_source;

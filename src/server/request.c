@@ -179,7 +179,7 @@ static lap_status read_effort(lap_request *request, const lap_json *effort, lap_
 }
 
 lap_status lap_read_thinking(lap_request *request, const lap_json *effort, lap_error *error) {
-  lap_conversation *conversation = &request->conversation;
+  lap_chat_input *conversation = &request->conversation;
   lap_status status = read_effort(request, effort, error);
   if (status != LAP_OK) return status;
   const lap_json *root = lap_json_root(request->body);
@@ -283,7 +283,7 @@ lap_status lap_read_tools(lap_request *request, const lap_json_document *documen
 
 /* A choice that needs tools needs them to be there. */
 static lap_status check_tool_choice(const lap_request *request, lap_error *error) {
-  const lap_conversation *conversation = &request->conversation;
+  const lap_chat_input *conversation = &request->conversation;
   if (request->tool_choice != LAP_TOOLS_REQUIRED && request->tool_choice != LAP_TOOLS_NAMED) return LAP_OK;
   if (!conversation->tools)
     return lap_fail(error, LAP_ERROR_FORMAT, "request: tool_choice: there are no tools to choose from");
@@ -320,7 +320,7 @@ void lap_request_drop_body(lap_request *request) {
   lap_json_free(request->body);
   lap_json_free(request->converted);
   request->body = request->converted = NULL;
-  request->conversation = (lap_conversation){.thinking = request->conversation.thinking};
+  request->conversation = (lap_chat_input){.thinking = request->conversation.thinking};
   request->named_tool = request->form_source = request->raw = NULL;
 }
 

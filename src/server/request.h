@@ -60,8 +60,8 @@ typedef struct lap_request {
   char *stop[LAP_MAX_STOPS];
   int stop_count;
 
-  bool chat;                     /* else: raw text */
-  lap_conversation conversation; /* chat */
+  bool chat;                   /* else: raw text */
+  lap_chat_input conversation; /* chat */
   lap_tool_choice tool_choice;
   const lap_json *named_tool; /* LAP_TOOLS_NAMED: a string */
   bool single_call;           /* at most one call in an answer */

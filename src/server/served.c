@@ -1,18 +1,12 @@
 /* served.c: what is made once and used by all requests. */
 #include "server/served.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "model/chat.h"
 #include "model/model.h"
-
-struct lap_served_lazy {
-  pthread_mutex_t lock;
-  lap_vocabulary *vocabulary; /* or NULL */
-};
 
 static int32_t id_of(const lap_tokenizer *tokenizer, const char *text) {
   return lap_tokenizer_id(tokenizer, text, strlen(text));
@@ -37,11 +31,8 @@ lap_status lap_served_open(lap_model *model, const char *directory, const char *
                       .path = cut ? "cut" : "monolith",
                       .created = (int64_t)time(NULL)};
   out->name = name ? strdup(name) : name_of(directory);
-  out->lazy = calloc(1, sizeof *out->lazy);
-  if (out->lazy) pthread_mutex_init(&out->lazy->lock, NULL);
-  lap_status status = out->name && out->lazy
-                          ? lap_model_tokenizer(model, &out->tokenizer, error)
-                          : lap_fail(error, LAP_ERROR_MEMORY, "out of memory for the server");
+  lap_status status = out->name ? lap_model_tokenizer(model, &out->tokenizer, error)
+                                : lap_fail(error, LAP_ERROR_MEMORY, "out of memory for the server");
   if (status == LAP_OK) {
     status = lap_model_open_chat(model, &out->chat, &out->chat_error);
     if (status != LAP_OK && error) *error = out->chat_error;
@@ -61,24 +52,7 @@ lap_status lap_served_open(lap_model *model, const char *directory, const char *
 }
 
 void lap_served_close(lap_served *served) {
-  if (served->lazy) {
-    lap_vocabulary_destroy(served->lazy->vocabulary);
-    pthread_mutex_destroy(&served->lazy->lock);
-    free(served->lazy);
-  }
   lap_chat_close(served->chat);
   free(served->name);
   *served = (lap_served){0};
-}
-
-lap_status lap_served_vocabulary(const lap_served *served, const lap_vocabulary **out, lap_error *error) {
-  const lap_plan *plan = served->model->plan;
-  pthread_mutex_lock(&served->lazy->lock);
-  lap_status status = LAP_OK;
-  if (!served->lazy->vocabulary)
-    status = lap_vocabulary_create(served->tokenizer, plan->eos, (size_t)plan->eos_count,
-                                   &served->lazy->vocabulary, error);
-  *out = served->lazy->vocabulary;
-  pthread_mutex_unlock(&served->lazy->lock);
-  return status;
 }

@@ -1,5 +1,5 @@
-/* served.h: the model that a server has, and what all requests share of it. Read-only after opening, but for
- * what is behind a lock. */
+/* served.h: the model that a server has, and what all requests share of it. Read-only after opening.
+ */
 #ifndef LAP_SERVER_SERVED_H
 #define LAP_SERVER_SERVED_H
 
@@ -21,7 +21,6 @@ typedef struct lap_served {
   int32_t call_id;  /* tokens of the chat format, or -1 */
   int32_t open_thought_id, close_thought_id;
   int32_t turn_id[3]; /* that end an answer whether they are an end token of the checkpoint or not */
-  struct lap_served_lazy *lazy; /* the vocabulary for grammars */
 } lap_served;
 
 /* `name` NULL: the directory's. The model must outlive it. Errors: those of the tokenizer, FORMAT (a template
@@ -29,8 +28,5 @@ typedef struct lap_served {
 lap_status lap_served_open(lap_model *model, const char *directory, const char *name, lap_path path,
                            lap_served *out, lap_error *error);
 void lap_served_close(lap_served *served);
-
-/* The vocabulary for grammars, made when it is first asked for. Errors: MEMORY. */
-lap_status lap_served_vocabulary(const lap_served *served, const lap_vocabulary **out, lap_error *error);
 
 #endif

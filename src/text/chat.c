@@ -183,11 +183,11 @@ void lap_chat_close(lap_chat *chat) {
 
 /* ---- rendering ------------------------------------------------------------------------------- */
 
-static bool has_tools(const lap_conversation *conversation) {
+static bool has_tools(const lap_chat_input *conversation) {
   return conversation->tools && conversation->tools->type == LAP_JSON_ARRAY && conversation->tools->child;
 }
 
-static void set_names(const lap_chat *chat, const lap_conversation *conversation, lap_jinja_arena *arena,
+static void set_names(const lap_chat *chat, const lap_chat_input *conversation, lap_jinja_arena *arena,
                       lap_jinja_value context) {
   for (int i = 0; i < TOKEN_NAMES; i++)
     if (chat->token[i])
@@ -202,7 +202,7 @@ static void set_names(const lap_chat *chat, const lap_conversation *conversation
 
 /* Variables of the caller's may be new to the template, or its enable_thinking; not what the rest is made of.
  */
-static lap_status set_variables(const lap_conversation *conversation, lap_jinja_arena *arena,
+static lap_status set_variables(const lap_chat_input *conversation, lap_jinja_arena *arena,
                                 lap_jinja_value context, lap_error *error) {
   const lap_json *variables = conversation->variables;
   if (!variables || variables->type == LAP_JSON_NULL) return LAP_OK;
@@ -218,7 +218,7 @@ static lap_status set_variables(const lap_conversation *conversation, lap_jinja_
   return LAP_OK;
 }
 
-static lap_status make_context(const lap_chat *chat, const lap_conversation *conversation,
+static lap_status make_context(const lap_chat *chat, const lap_chat_input *conversation,
                                lap_jinja_arena *arena, lap_jinja_value *context, lap_error *error) {
   lap_jinja_value messages, tools = lap_jinja_none();
   *context = lap_jinja_new_dict(arena);
@@ -251,7 +251,7 @@ static lap_status encode(const lap_chat *chat, const lap_jinja_output *output, b
   return status;
 }
 
-static lap_status render(const lap_chat *chat, const lap_conversation *conversation, lap_jinja_arena *arena,
+static lap_status render(const lap_chat *chat, const lap_chat_input *conversation, lap_jinja_arena *arena,
                          lap_jinja_output *output, lap_error *error) {
   lap_jinja_value context;
   lap_status status = make_context(chat, conversation, arena, &context, error);
@@ -264,7 +264,7 @@ static lap_status render(const lap_chat *chat, const lap_conversation *conversat
   return lap_jinja_render(template, arena, context, &options, output, error);
 }
 
-lap_status lap_chat_render(const lap_chat *chat, const lap_conversation *conversation, lap_chat_prompt *out,
+lap_status lap_chat_render(const lap_chat *chat, const lap_chat_input *conversation, lap_chat_prompt *out,
                            lap_error *error) {
   lap_jinja_arena *arena;
   lap_jinja_output output = {0};

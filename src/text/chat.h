@@ -23,13 +23,7 @@ typedef struct lap_chat_checkpoint {
 lap_status lap_chat_open(const lap_chat_checkpoint *checkpoint, lap_chat **out, lap_error *error);
 void lap_chat_close(lap_chat *chat);
 
-typedef enum lap_thinking {
-  LAP_THINKING_UNSTATED, /* the template decides */
-  LAP_THINKING_OFF,
-  LAP_THINKING_ON
-} lap_thinking;
-
-typedef struct lap_conversation {
+typedef struct lap_chat_input {
   const lap_json_document *document; /* of all that follows */
   const lap_json *messages;          /* an array */
   const lap_json *tools;             /* an array, or NULL: none */
@@ -37,7 +31,7 @@ typedef struct lap_conversation {
   lap_thinking thinking;             /* its variable enable_thinking, unless `variables` has it */
   bool no_generation_prompt;         /* the prompt ends with the last message */
   bool allow_special;                /* control tokens spelled in messages and tools count as such */
-} lap_conversation;
+} lap_chat_input;
 
 typedef struct lap_chat_prompt {
   char *text; /* [length], then a terminator */
@@ -48,7 +42,7 @@ typedef struct lap_chat_prompt {
 
 /* `*out` is to be freed, and empty after an error. Errors: FORMAT (a message or a tool, naming its path),
  * ARGUMENT (the template refused the conversation), UNSUPPORTED (images, audio; a limit), MEMORY. */
-lap_status lap_chat_render(const lap_chat *chat, const lap_conversation *conversation, lap_chat_prompt *out,
+lap_status lap_chat_render(const lap_chat *chat, const lap_chat_input *conversation, lap_chat_prompt *out,
                            lap_error *error);
 void lap_chat_prompt_free(lap_chat_prompt *prompt);
 

@@ -32,12 +32,6 @@ typedef struct lap_transcript {
   int tools;
 } lap_transcript;
 
-typedef struct lap_call {
-  char *id;
-  char *name;
-  char *arguments; /* a JSON object */
-} lap_call;
-
 /* What an assistant has said. */
 typedef struct lap_said {
   lap_text content;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # `lapidary chat` by a script, and at a terminal (chat_terminal.py is the one who types). What it computes is tested in
-# tests/unit/test_dialogue.c.
+# tests/unit/test_conversation.c.
 # shellcheck source=tests/cli/common.sh
 source "$(dirname "$0")/common.sh"
 

@@ -11,7 +11,7 @@ enum {
   MAX_ARENA_BYTES = 64 << 20
 };
 
-static void convert(const lap_conversation *conversation, bool fold) {
+static void convert(const lap_chat_input *conversation, bool fold) {
   lap_jinja_arena *arena;
   lap_jinja_value value;
   lap_error error;

@@ -40,7 +40,7 @@ static lap_status render(const lap_chat *chat, const char *json, lap_thinking th
   lap_error parse_error;
   expect_ok(lap_json_parse(json, strlen(json), "request", &document, &parse_error), &parse_error);
   const lap_json *root = lap_json_root(document);
-  const lap_conversation conversation = {.document = document,
+  const lap_chat_input conversation = {.document = document,
                                          .messages = lap_json_get(document, root, "messages"),
                                          .tools = lap_json_get(document, root, "tools"),
                                          .variables = lap_json_get(document, root, "variables"),

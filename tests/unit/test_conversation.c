@@ -1,4 +1,4 @@
-/* test_dialogue.c: turns, and what of them is computed.
+/* test_conversation.c: turns, and what of them is computed.
  *
  * Each answer is compared with that of a fresh session which evaluates the whole conversation at once on the
  * monolith; Pebble's calls and sums with its exam. */
@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "engine/dialogue.h"
+#include "engine/conversation.h"
 #include "model/chat.h"
 #include "support/check.h"
 
@@ -31,7 +31,7 @@ static int open_pebble(void **state) {
   static fixture f;
   lap_error error;
   expect_ok(lap_model_open(PEBBLE, NULL, &f.model, &error), &error);
-  strcpy(f.directory, "/tmp/lapidary-dialogue-XXXXXX");
+  strcpy(f.directory, "/tmp/lapidary-conversation-XXXXXX");
   assert_non_null(mkdtemp(f.directory));
   *state = &f;
   return 0;
@@ -79,36 +79,36 @@ static void forget(listener *l) {
   l->stop_after = l->events = 0;
 }
 
-static lap_dialogue_options options_for(const fixture *f, listener *l) {
-  lap_dialogue_options options = {.threads = 2,
-                                  .chunk = 32,
-                                  .sampling = lap_model_sampling(f->model),
-                                  .say = listen,
-                                  .go_on = still_listens,
-                                  .receiver = l};
+static lap_conversation_options options_for(const fixture *f, listener *l) {
+  lap_conversation_options options = {.threads = 2,
+                                      .chunk = 32,
+                                      .sampling = lap_model_sampling(f->model),
+                                      .say = listen,
+                                      .go_on = still_listens,
+                                      .receiver = l};
   options.sampling.temperature = 0;
   return options;
 }
 
-static lap_dialogue *open_dialogue(const fixture *f, const lap_dialogue_options *options) {
-  lap_dialogue *dialogue;
+static lap_conversation *open_conversation(const fixture *f, const lap_conversation_options *options) {
+  lap_conversation *conversation;
   lap_error error;
-  expect_ok(lap_dialogue_create(f->model, options, &dialogue, &error), &error);
-  return dialogue;
+  expect_ok(lap_conversation_create(f->model, options, &conversation, &error), &error);
+  return conversation;
 }
 
-static lap_turn say(lap_dialogue *dialogue, const char *text) {
+static lap_turn say(lap_conversation *conversation, const char *text) {
   lap_turn turn;
   lap_error error;
-  expect_ok(lap_dialogue_say(dialogue, text, strlen(text), &turn, &error), &error);
+  expect_ok(lap_conversation_say(conversation, text, strlen(text), &turn, &error), &error);
   return turn;
 }
 
-static char *print(const lap_dialogue *dialogue) {
+static char *print(const lap_conversation *conversation) {
   lap_text text = {0};
   char *json;
   lap_error error;
-  lap_transcript_print(lap_dialogue_transcript(dialogue), &text);
+  lap_transcript_print(lap_conversation_transcript(conversation), &text);
   expect_ok(lap_text_take(&text, &json, NULL, &error), &error);
   return json;
 }
@@ -121,9 +121,9 @@ static bool collect(void *context, const char *text, size_t length) {
 }
 
 /* What a session without a past says after the first `count` messages. */
-static char *fresh_answer(const fixture *f, const lap_dialogue *dialogue, lap_sampling sampling, int count,
-                          int64_t max_tokens) {
-  const lap_transcript *whole = lap_dialogue_transcript(dialogue);
+static char *fresh_answer(const fixture *f, const lap_conversation *conversation, lap_sampling sampling,
+                          int count, int64_t max_tokens) {
+  const lap_transcript *whole = lap_conversation_transcript(conversation);
   const lap_transcript part = {
       .message = whole->message, .count = count, .tool = whole->tool, .tools = whole->tools};
   lap_text json = {0}, said = {0};
@@ -139,10 +139,10 @@ static char *fresh_answer(const fixture *f, const lap_dialogue *dialogue, lap_sa
   expect_ok(lap_json_parse(json.data, json.length, "part", &document, &error), &error);
   expect_ok(lap_model_open_chat(f->model, &chat, &error), &error);
   const lap_json *root = lap_json_root(document);
-  const lap_conversation conversation = {.document = document,
-                                         .messages = lap_json_get(document, root, "messages"),
-                                         .tools = lap_json_get(document, root, "tools")};
-  expect_ok(lap_chat_render(chat, &conversation, &prompt, &error), &error);
+  const lap_chat_input input = {.document = document,
+                                .messages = lap_json_get(document, root, "messages"),
+                                .tools = lap_json_get(document, root, "tools")};
+  expect_ok(lap_chat_render(chat, &input, &prompt, &error), &error);
   const lap_session_options how = {.threads = 1, .path = LAP_PATH_MONOLITH};
   expect_ok(lap_session_create(f->model, &how, &session, &error), &error);
   sampling.seed += (uint64_t)count;
@@ -160,10 +160,10 @@ static char *fresh_answer(const fixture *f, const lap_dialogue *dialogue, lap_sa
   return text;
 }
 
-static void expect_fresh(const fixture *f, const lap_dialogue *dialogue, const lap_dialogue_options *options,
-                         const char *said) {
-  int count = lap_dialogue_transcript(dialogue)->count;
-  char *fresh = fresh_answer(f, dialogue, options->sampling, count - 1, options->max_tokens);
+static void expect_fresh(const fixture *f, const lap_conversation *conversation,
+                         const lap_conversation_options *options, const char *said) {
+  int count = lap_conversation_transcript(conversation)->count;
+  char *fresh = fresh_answer(f, conversation, options->sampling, count - 1, options->max_tokens);
   assert_string_equal(said, fresh);
   free(fresh);
 }
@@ -173,90 +173,90 @@ static void expect_fresh(const fixture *f, const lap_dialogue *dialogue, const l
 static void a_second_turn_computes_only_what_is_new(void **state) {
   const fixture *f = *state;
   listener l = {0};
-  const lap_dialogue_options options = options_for(f, &l);
-  lap_dialogue *dialogue = open_dialogue(f, &options);
-  lap_turn first = say(dialogue, "What is 74 - 8?");
+  const lap_conversation_options options = options_for(f, &l);
+  lap_conversation *conversation = open_conversation(f, &options);
+  lap_turn first = say(conversation, "What is 74 - 8?");
   assert_int_equal(first.end, LAP_TURN_ANSWERED);
   assert_string_equal(l.content.data, "66");
   assert_int_equal(first.cached_tokens, 0);
   assert_int_equal(first.evaluated_tokens, first.prompt_tokens);
   forget(&l);
-  lap_turn second = say(dialogue, "What is 30 + 12?");
+  lap_turn second = say(conversation, "What is 30 + 12?");
   assert_int_equal(second.cached_tokens, first.prompt_tokens + first.generated_tokens);
   assert_int_equal(second.evaluated_tokens, second.prompt_tokens - second.cached_tokens);
   assert_true(second.evaluated_tokens < first.prompt_tokens + 8);
-  expect_fresh(f, dialogue, &options, l.content.data);
+  expect_fresh(f, conversation, &options, l.content.data);
   forget(&l);
-  lap_dialogue_destroy(dialogue);
+  lap_conversation_destroy(conversation);
 }
 
 /* Long enough for the rings (128 positions) to wrap, drawn, and twice in a row. */
 static void every_answer_is_that_of_a_fresh_session(void **state) {
   const fixture *f = *state;
   listener l = {0};
-  lap_dialogue_options options = options_for(f, &l);
+  lap_conversation_options options = options_for(f, &l);
   options.sampling.temperature = 1;
   options.sampling.seed = 7;
   options.max_tokens = 70;
-  lap_dialogue *dialogue = open_dialogue(f, &options);
+  lap_conversation *conversation = open_conversation(f, &options);
   static const char *const texts[] = {
       "The code of Gus is 9048. The code of Pia is 6582. The code of Vera is 1603.\nWhat is the code of Gus?",
       "Write a story about a lamp and a drum in a red barn near the hill.", "And what is the code of Pia?",
       "Write a story about a boat.", "What is 9 + 9?"};
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-    lap_turn turn = say(dialogue, texts[i]);
+    lap_turn turn = say(conversation, texts[i]);
     if (i > 0) assert_true(turn.cached_tokens > 20);
     assert_int_equal(turn.cached_tokens + turn.evaluated_tokens, turn.prompt_tokens);
-    expect_fresh(f, dialogue, &options, lap_text_data(&l.content));
+    expect_fresh(f, conversation, &options, lap_text_data(&l.content));
     forget(&l);
   }
-  assert_true(lap_dialogue_stats(dialogue).cache.bytes > 0);
-  lap_dialogue_destroy(dialogue);
+  assert_true(lap_conversation_stats(conversation).cache.bytes > 0);
+  lap_conversation_destroy(conversation);
 }
 
 static void a_stopped_answer_stays_and_the_next_turn_works(void **state) {
   const fixture *f = *state;
   listener l = {0};
-  const lap_dialogue_options options = options_for(f, &l);
-  lap_dialogue *dialogue = open_dialogue(f, &options);
+  const lap_conversation_options options = options_for(f, &l);
+  lap_conversation *conversation = open_conversation(f, &options);
   l.stop_after = 3;
-  lap_turn turn = say(dialogue, "Write a story about a boat.");
+  lap_turn turn = say(conversation, "Write a story about a boat.");
   assert_int_equal(turn.end, LAP_TURN_STOPPED);
   assert_false(turn.taken_back);
-  const lap_transcript *transcript = lap_dialogue_transcript(dialogue);
+  const lap_transcript *transcript = lap_conversation_transcript(conversation);
   assert_int_equal(transcript->count, 2);
   assert_true(l.content.length > 0);
   assert_non_null(strstr(transcript->message[1].json, "\"role\":\"assistant\""));
-  char *fresh = fresh_answer(f, dialogue, options.sampling, 1, 0);
+  char *fresh = fresh_answer(f, conversation, options.sampling, 1, 0);
   assert_true(strncmp(fresh, l.content.data, l.content.length) == 0 && strlen(fresh) > l.content.length);
   free(fresh);
   forget(&l);
-  turn = say(dialogue, "What is 74 - 8?");
+  turn = say(conversation, "What is 74 - 8?");
   assert_true(turn.cached_tokens > 0);
-  expect_fresh(f, dialogue, &options, l.content.data);
+  expect_fresh(f, conversation, &options, l.content.data);
   forget(&l);
-  lap_dialogue_destroy(dialogue);
+  lap_conversation_destroy(conversation);
 }
 
 static void a_turn_without_a_word_is_taken_back(void **state) {
   const fixture *f = *state;
   listener l = {.stop_after = -1};
-  const lap_dialogue_options options = options_for(f, &l);
-  lap_dialogue *dialogue = open_dialogue(f, &options);
+  const lap_conversation_options options = options_for(f, &l);
+  lap_conversation *conversation = open_conversation(f, &options);
   lap_error error;
-  expect_ok(lap_dialogue_set_system(dialogue, "You are a helpful assistant.", 28, &error), &error);
-  char *before = print(dialogue);
-  lap_turn turn = say(dialogue, "What is 74 - 8?");
+  expect_ok(lap_conversation_set_system(conversation, "You are a helpful assistant.", 28, &error), &error);
+  char *before = print(conversation);
+  lap_turn turn = say(conversation, "What is 74 - 8?");
   assert_true(turn.end == LAP_TURN_STOPPED && turn.taken_back);
-  char *after = print(dialogue);
+  char *after = print(conversation);
   assert_string_equal(before, after);
   l.stop_after = 0;
-  say(dialogue, "What is 74 - 8?");
+  say(conversation, "What is 74 - 8?");
   assert_string_equal(l.content.data, "66");
   free(before);
   free(after);
   forget(&l);
-  lap_dialogue_destroy(dialogue);
+  lap_conversation_destroy(conversation);
 }
 
 /* ---- the context ---- */
@@ -264,46 +264,46 @@ static void a_turn_without_a_word_is_taken_back(void **state) {
 static void a_full_context_is_said_and_leaves_a_usable_conversation(void **state) {
   const fixture *f = *state;
   listener l = {0};
-  lap_dialogue_options options = options_for(f, &l);
+  lap_conversation_options options = options_for(f, &l);
   options.context = 60;
-  lap_dialogue *dialogue = open_dialogue(f, &options);
-  say(dialogue, "What is 74 - 8?");
-  char *before = print(dialogue), text[600];
+  lap_conversation *conversation = open_conversation(f, &options);
+  say(conversation, "What is 74 - 8?");
+  char *before = print(conversation), text[600];
   memset(text, 'a', sizeof text);
   for (size_t i = 1; i < sizeof text; i += 2) text[i] = ' ';
   lap_turn turn;
   lap_error error;
-  expect_ok(lap_dialogue_say(dialogue, text, sizeof text, &turn, &error), &error);
+  expect_ok(lap_conversation_say(conversation, text, sizeof text, &turn, &error), &error);
   assert_true(turn.end == LAP_TURN_CONTEXT && turn.taken_back && turn.prompt_tokens >= 60);
-  char *after = print(dialogue);
+  char *after = print(conversation);
   assert_string_equal(before, after);
   forget(&l);
-  turn = say(dialogue, "Write a story about a boat and a very old lamp.");
+  turn = say(conversation, "Write a story about a boat and a very old lamp.");
   assert_true(turn.end == LAP_TURN_CONTEXT && !turn.taken_back);
-  assert_int_equal(lap_dialogue_transcript(dialogue)->count, 4);
+  assert_int_equal(lap_conversation_transcript(conversation)->count, 4);
   assert_true(l.content.length > 0);
-  lap_dialogue_reset(dialogue);
-  assert_int_equal(lap_dialogue_transcript(dialogue)->count, 0);
+  lap_conversation_reset(conversation);
+  assert_int_equal(lap_conversation_transcript(conversation)->count, 0);
   forget(&l);
-  turn = say(dialogue, "What is 74 - 8?");
+  turn = say(conversation, "What is 74 - 8?");
   assert_string_equal(l.content.data, "66");
   free(before);
   free(after);
   forget(&l);
-  lap_dialogue_destroy(dialogue);
+  lap_conversation_destroy(conversation);
 }
 
 static void max_tokens_cuts_an_answer(void **state) {
   const fixture *f = *state;
   listener l = {0};
-  lap_dialogue_options options = options_for(f, &l);
+  lap_conversation_options options = options_for(f, &l);
   options.max_tokens = 5;
-  lap_dialogue *dialogue = open_dialogue(f, &options);
-  lap_turn turn = say(dialogue, "Write a story about a boat.");
+  lap_conversation *conversation = open_conversation(f, &options);
+  lap_turn turn = say(conversation, "Write a story about a boat.");
   assert_true(turn.end == LAP_TURN_LENGTH && turn.generated_tokens == 5);
-  expect_fresh(f, dialogue, &options, l.content.data);
+  expect_fresh(f, conversation, &options, l.content.data);
   forget(&l);
-  lap_dialogue_destroy(dialogue);
+  lap_conversation_destroy(conversation);
 }
 
 /* ---- tools ---- */
@@ -315,37 +315,38 @@ static const char *write_file(const fixture *f, const char *name, const char *te
   return path;
 }
 
-static lap_dialogue *open_with_tools(const fixture *f, const lap_dialogue_options *options) {
+static lap_conversation *open_with_tools(const fixture *f, const lap_conversation_options *options) {
   lap_error error;
-  lap_dialogue *dialogue = open_dialogue(f, options);
-  expect_ok(lap_dialogue_read_tools(dialogue, write_file(f, "tools.json", tools_json), &error), &error);
-  return dialogue;
+  lap_conversation *conversation = open_conversation(f, options);
+  expect_ok(lap_conversation_read_tools(conversation, write_file(f, "tools.json", tools_json), &error),
+            &error);
+  return conversation;
 }
 
 static void a_call_is_asked_for_its_result_and_the_answer_uses_it(void **state) {
   const fixture *f = *state;
   listener l = {0};
-  const lap_dialogue_options options = options_for(f, &l);
-  lap_dialogue *dialogue = open_with_tools(f, &options);
+  const lap_conversation_options options = options_for(f, &l);
+  lap_conversation *conversation = open_with_tools(f, &options);
   lap_error error;
-  lap_turn turn = say(dialogue, "What is the weather in Quito?");
+  lap_turn turn = say(conversation, "What is the weather in Quito?");
   assert_int_equal(turn.end, LAP_TURN_CALLS);
   assert_string_equal(l.calls.data, "get_weather {\"city\":\"Quito\"}");
-  const lap_call *call = lap_dialogue_call(dialogue);
+  const lap_call *call = lap_conversation_call(conversation);
   assert_string_equal(call->name, "get_weather");
   assert_string_equal(call->arguments, "{\"city\":\"Quito\"}");
-  assert_int_equal(lap_dialogue_go_on(dialogue, &turn, &error), LAP_ERROR_STATE);
+  assert_int_equal(lap_conversation_go_on(conversation, &turn, &error), LAP_ERROR_STATE);
   static const char result[] = "{\"sky\":\"rain\",\"temperature\":27}";
-  expect_ok(lap_dialogue_result(dialogue, result, strlen(result), &error), &error);
-  assert_null(lap_dialogue_call(dialogue));
-  assert_int_equal(lap_dialogue_result(dialogue, "x", 1, &error), LAP_ERROR_STATE);
-  expect_ok(lap_dialogue_go_on(dialogue, &turn, &error), &error);
+  expect_ok(lap_conversation_result(conversation, result, strlen(result), &error), &error);
+  assert_null(lap_conversation_call(conversation));
+  assert_int_equal(lap_conversation_result(conversation, "x", 1, &error), LAP_ERROR_STATE);
+  expect_ok(lap_conversation_go_on(conversation, &turn, &error), &error);
   assert_int_equal(turn.end, LAP_TURN_ANSWERED);
   assert_non_null(strstr(l.content.data, "27"));
   assert_non_null(strstr(l.content.data, "rain"));
   assert_true(turn.cached_tokens > 0);
-  expect_fresh(f, dialogue, &options, l.content.data);
-  const lap_transcript *transcript = lap_dialogue_transcript(dialogue);
+  expect_fresh(f, conversation, &options, l.content.data);
+  const lap_transcript *transcript = lap_conversation_transcript(conversation);
   assert_int_equal(transcript->count, 4);
   assert_string_equal(
       transcript->message[1].json,
@@ -356,33 +357,34 @@ static void a_call_is_asked_for_its_result_and_the_answer_uses_it(void **state) 
                       "{\"role\":\"tool\",\"tool_call_id\":\"call_1_0\",\"name\":\"get_weather\",\"content\":"
                       "\"{\\\"sky\\\":\\\"rain\\\",\\\"temperature\\\":27}\"}");
   forget(&l);
-  lap_dialogue_destroy(dialogue);
+  lap_conversation_destroy(conversation);
 }
 
 static void a_call_without_a_result_is_given_up(void **state) {
   const fixture *f = *state;
   listener l = {0};
-  const lap_dialogue_options options = options_for(f, &l);
-  lap_dialogue *dialogue = open_with_tools(f, &options);
-  assert_int_equal(say(dialogue, "What is the weather in Quito?").end, LAP_TURN_CALLS);
-  assert_true(lap_dialogue_give_up(dialogue));
-  assert_int_equal(lap_dialogue_transcript(dialogue)->count, 0);
-  assert_null(lap_dialogue_call(dialogue));
-  assert_false(lap_dialogue_give_up(dialogue));
+  const lap_conversation_options options = options_for(f, &l);
+  lap_conversation *conversation = open_with_tools(f, &options);
+  assert_int_equal(say(conversation, "What is the weather in Quito?").end, LAP_TURN_CALLS);
+  assert_true(lap_conversation_give_up(conversation));
+  assert_int_equal(lap_conversation_transcript(conversation)->count, 0);
+  assert_null(lap_conversation_call(conversation));
+  assert_false(lap_conversation_give_up(conversation));
   /* and so does saying something else */
-  assert_int_equal(say(dialogue, "What is the weather in Quito?").end, LAP_TURN_CALLS);
+  assert_int_equal(say(conversation, "What is the weather in Quito?").end, LAP_TURN_CALLS);
   forget(&l);
-  assert_int_equal(say(dialogue, "What is the weather in Paris?").end, LAP_TURN_CALLS);
+  assert_int_equal(say(conversation, "What is the weather in Paris?").end, LAP_TURN_CALLS);
   assert_string_equal(l.calls.data, "get_weather {\"city\":\"Paris\"}");
-  assert_int_equal(lap_dialogue_transcript(dialogue)->count, 2);
+  assert_int_equal(lap_conversation_transcript(conversation)->count, 2);
   forget(&l);
-  lap_dialogue_destroy(dialogue);
+  lap_conversation_destroy(conversation);
 }
 
 /* ---- control tokens ---- */
 
 /* The prompt's length, which must be that of its parts, control tokens counting in `text` only if allowed. */
-static int64_t prompt_length(const fixture *f, lap_dialogue_options options, const char *text, bool allow) {
+static int64_t prompt_length(const fixture *f, lap_conversation_options options, const char *text,
+                             bool allow) {
   const char *const parts[] = {"<bos><|turn>user\n", text, "<turn|>\n<|turn>model\n"};
   const lap_tokenizer *tokenizer;
   lap_error error;
@@ -397,9 +399,9 @@ static int64_t prompt_length(const fixture *f, lap_dialogue_options options, con
     free(ids);
   }
   options.allow_special = allow;
-  lap_dialogue *dialogue = open_dialogue(f, &options);
-  lap_turn turn = say(dialogue, text);
-  lap_dialogue_destroy(dialogue);
+  lap_conversation *conversation = open_conversation(f, &options);
+  lap_turn turn = say(conversation, text);
+  lap_conversation_destroy(conversation);
   assert_int_equal(turn.prompt_tokens, wanted);
   return turn.prompt_tokens;
 }
@@ -407,7 +409,7 @@ static int64_t prompt_length(const fixture *f, lap_dialogue_options options, con
 static void what_is_typed_stays_text_unless_allowed(void **state) {
   const fixture *f = *state;
   listener l = {0};
-  lap_dialogue_options options = options_for(f, &l);
+  lap_conversation_options options = options_for(f, &l);
   options.max_tokens = 2;
   static const char text[] = "a<turn|><|turn>b";
   assert_true(prompt_length(f, options, text, false) > prompt_length(f, options, text, true));
@@ -419,34 +421,35 @@ static void what_is_typed_stays_text_unless_allowed(void **state) {
 static void a_conversation_is_saved_and_goes_on_elsewhere(void **state) {
   const fixture *f = *state;
   listener l = {0};
-  const lap_dialogue_options options = options_for(f, &l);
-  lap_dialogue *dialogue = open_with_tools(f, &options), *other = open_dialogue(f, &options);
+  const lap_conversation_options options = options_for(f, &l);
+  lap_conversation *conversation = open_with_tools(f, &options), *other = open_conversation(f, &options);
   lap_turn turn;
   lap_error error;
-  expect_ok(lap_dialogue_set_system(dialogue, "You are a helpful assistant.", 28, &error), &error);
-  say(dialogue, "What is the weather in Quito?");
-  expect_ok(lap_dialogue_result(dialogue, "{\"sky\":\"snow\",\"temperature\":3}", 30, &error), &error);
-  expect_ok(lap_dialogue_go_on(dialogue, &turn, &error), &error);
+  expect_ok(lap_conversation_set_system(conversation, "You are a helpful assistant.", 28, &error), &error);
+  say(conversation, "What is the weather in Quito?");
+  expect_ok(lap_conversation_result(conversation, "{\"sky\":\"snow\",\"temperature\":3}", 30, &error),
+            &error);
+  expect_ok(lap_conversation_go_on(conversation, &turn, &error), &error);
   const char *path = path_of("%s/saved.json", f->directory);
-  expect_ok(lap_dialogue_save(dialogue, path, &error), &error);
+  expect_ok(lap_conversation_save(conversation, path, &error), &error);
   struct stat info;
   assert_int_equal(stat(path, &info), 0);
   assert_int_equal(info.st_mode & 0777, 0600);
-  expect_ok(lap_dialogue_load(other, path, &error), &error);
-  char *a = print(dialogue), *b = print(other);
+  expect_ok(lap_conversation_load(other, path, &error), &error);
+  char *a = print(conversation), *b = print(other);
   assert_string_equal(a, b);
   free(a);
   free(b);
   forget(&l);
-  say(dialogue, "What is 5 + 6?");
+  say(conversation, "What is 5 + 6?");
   char *here = strdup(lap_text_data(&l.calls));
   forget(&l);
   say(other, "What is 5 + 6?");
   assert_string_equal(here, lap_text_data(&l.calls));
   free(here);
   forget(&l);
-  lap_dialogue_destroy(dialogue);
-  lap_dialogue_destroy(other);
+  lap_conversation_destroy(conversation);
+  lap_conversation_destroy(other);
 }
 
 static void a_file_that_is_wrong_changes_nothing(void **state) {
@@ -475,27 +478,27 @@ static void a_file_that_is_wrong_changes_nothing(void **state) {
       {"{\"messages\":[{\"role\":\"user\",\"content\":\"\xff\"}]}", "load.json: "},
   };
   listener l = {0};
-  const lap_dialogue_options options = options_for(f, &l);
-  lap_dialogue *dialogue = open_with_tools(f, &options);
-  say(dialogue, "What is 74 - 8?");
-  char *before = print(dialogue);
+  const lap_conversation_options options = options_for(f, &l);
+  lap_conversation *conversation = open_with_tools(f, &options);
+  say(conversation, "What is 74 - 8?");
+  char *before = print(conversation);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     lap_error error = {0};
     const char *path = write_file(f, "load.json", cases[i].json);
-    assert_int_equal(lap_dialogue_load(dialogue, path, &error), LAP_ERROR_FORMAT);
+    assert_int_equal(lap_conversation_load(conversation, path, &error), LAP_ERROR_FORMAT);
     if (!strstr(error.message, cases[i].message))
       fail_msg("%s\nis not about: %s", error.message, cases[i].message);
-    char *after = print(dialogue);
+    char *after = print(conversation);
     assert_string_equal(before, after);
     free(after);
   }
   lap_error error;
-  assert_int_equal(lap_dialogue_load(dialogue, f->directory, &error), LAP_ERROR_IO);
-  assert_int_equal(lap_dialogue_load(dialogue, "/nowhere/x", &error), LAP_ERROR_IO);
-  assert_int_equal(lap_dialogue_load(dialogue, "/dev/zero", &error), LAP_ERROR_IO);
+  assert_int_equal(lap_conversation_load(conversation, f->directory, &error), LAP_ERROR_IO);
+  assert_int_equal(lap_conversation_load(conversation, "/nowhere/x", &error), LAP_ERROR_IO);
+  assert_int_equal(lap_conversation_load(conversation, "/dev/zero", &error), LAP_ERROR_IO);
   free(before);
   forget(&l);
-  lap_dialogue_destroy(dialogue);
+  lap_conversation_destroy(conversation);
 }
 
 static void a_file_is_replaced_whole_or_not_at_all(void **state) {
@@ -520,35 +523,35 @@ static void a_file_is_replaced_whole_or_not_at_all(void **state) {
 static void text_that_is_not_utf8_is_refused(void **state) {
   const fixture *f = *state;
   listener l = {0};
-  const lap_dialogue_options options = options_for(f, &l);
-  lap_dialogue *dialogue = open_dialogue(f, &options);
+  const lap_conversation_options options = options_for(f, &l);
+  lap_conversation *conversation = open_conversation(f, &options);
   lap_turn turn;
   lap_error error;
-  assert_int_equal(lap_dialogue_say(dialogue, "ab\xff", 3, &turn, &error), LAP_ERROR_FORMAT);
+  assert_int_equal(lap_conversation_say(conversation, "ab\xff", 3, &turn, &error), LAP_ERROR_FORMAT);
   assert_string_equal(error.message, "the text is not UTF-8 at byte 2");
-  assert_int_equal(lap_dialogue_set_system(dialogue, "\xc3", 1, &error), LAP_ERROR_FORMAT);
-  assert_int_equal(lap_dialogue_transcript(dialogue)->count, 0);
-  lap_dialogue_destroy(dialogue);
+  assert_int_equal(lap_conversation_set_system(conversation, "\xc3", 1, &error), LAP_ERROR_FORMAT);
+  assert_int_equal(lap_conversation_transcript(conversation)->count, 0);
+  lap_conversation_destroy(conversation);
 }
 
 static void the_system_message_comes_and_goes(void **state) {
   const fixture *f = *state;
   listener l = {0};
-  const lap_dialogue_options options = options_for(f, &l);
-  lap_dialogue *dialogue = open_dialogue(f, &options);
-  const lap_transcript *transcript = lap_dialogue_transcript(dialogue);
+  const lap_conversation_options options = options_for(f, &l);
+  lap_conversation *conversation = open_conversation(f, &options);
+  const lap_transcript *transcript = lap_conversation_transcript(conversation);
   lap_error error;
-  say(dialogue, "What is 74 - 8?");
-  expect_ok(lap_dialogue_set_system(dialogue, "One", 3, &error), &error);
-  expect_ok(lap_dialogue_set_system(dialogue, "Two", 3, &error), &error);
+  say(conversation, "What is 74 - 8?");
+  expect_ok(lap_conversation_set_system(conversation, "One", 3, &error), &error);
+  expect_ok(lap_conversation_set_system(conversation, "Two", 3, &error), &error);
   assert_int_equal(transcript->count, 3);
   assert_string_equal(transcript->message[0].json, "{\"role\":\"system\",\"content\":\"Two\"}");
-  lap_dialogue_reset(dialogue);
+  lap_conversation_reset(conversation);
   assert_int_equal(transcript->count, 1);
-  expect_ok(lap_dialogue_set_system(dialogue, NULL, 0, &error), &error);
+  expect_ok(lap_conversation_set_system(conversation, NULL, 0, &error), &error);
   assert_int_equal(transcript->count, 0);
   forget(&l);
-  lap_dialogue_destroy(dialogue);
+  lap_conversation_destroy(conversation);
 }
 
 int main(void) {
