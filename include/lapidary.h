@@ -19,6 +19,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#ifdef __GNUC__
+#pragma GCC visibility push(default) /* what is declared here is exported, and nothing else */
+#endif
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
@@ -622,6 +625,9 @@ lap_status lap_detokenize(const lap_tokenizer *tokenizer, lap_detokenizer *state
 lap_status lap_detokenize_end(lap_detokenizer *state, char **text, size_t *length, size_t *capacity,
                               lap_error *error);
 
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif

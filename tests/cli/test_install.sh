@@ -38,6 +38,14 @@ EOF
   c++ -Wall -Wextra -Wpedantic -Werror plus.cc "${flags[@]}" -o plus && bounded ./plus "$model"
 }
 
+# The functions are the statements of the header that define no type.
+exports_what_is_declared() {
+  "$compiler" -E -P "$prefix/include/lapidary.h" | tr '\n' ' ' | sed 's/[;{}]/&\n/g' | grep -v typedef |
+    grep -oE '\blap_[a-z0-9_]+ *\(' | tr -d ' (' | sort -u >declared
+  nm -g --defined-only "$(find "$prefix" -name liblapidary.a)" | awk 'NF == 3 {print $3}' | sort -u >exported
+  [ -s declared ] && diff declared exported
+}
+
 installed() { bounded "$prefix/bin/lapidary" "$@"; }
 
 same() { # WHAT THE LIBRARY SAYS, WHAT THE PROGRAM SAYS
@@ -80,6 +88,7 @@ for example in complete batch conversation structured; do
   check "the example $example is built with what is installed" builds "$example"
 done
 check 'a C++ program is, too' works_from_cplusplus
+check 'what the header declares is exported, and nothing else' exports_what_is_declared
 check 'the library says what the program says' says_the_same
 check 'a batch says what the program says of each text' batch_says_the_same
 check 'a conversation says what chat says' conversation_says_the_same
