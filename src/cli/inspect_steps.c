@@ -144,8 +144,9 @@ static void add_constants(lap_text *text, const lap_program_step *step) {
   }
 }
 
+/* `goes_on`: it is not the first of its run. */
 static void print_step(FILE *out, const lap_program *program, const lap_program_part *part,
-                       const lap_program_step *step, const char *run) {
+                       const lap_program_step *step, bool goes_on) {
   const int number = (int)(step - &program->step[part->first]) + 1;
   lap_text text = {0};
   add_operands(&text, step->read, step->reads);
@@ -153,8 +154,8 @@ static void print_step(FILE *out, const lap_program *program, const lap_program_
   add_operands(&text, step->write, step->writes);
   add_weights(&text, program, part, step);
   add_constants(&text, step);
-  int column = fprintf(out, "  %c%3d  %-26s %-12s", step->barrier ? '|' : ' ', number, run,
-                       lap_step_kind_name(step->kind));
+  int column = fprintf(out, "  %c%3d  %c %-24s %-12s", step->barrier ? '|' : ' ', number, goes_on ? '+' : ' ',
+                       step->name, lap_step_kind_name(step->kind));
   print_wrapped(out, column, lap_text_data(&text));
   lap_text_free(&text);
 }
@@ -173,7 +174,7 @@ static void print_runs(FILE *out, const lap_program *program, const lap_program_
     const lap_program_step *step = &program->step[run->first];
     if (step->ways != ways) print_way(out, step->ways);
     ways = step->ways;
-    for (int i = 0; i < run->steps; i++) print_step(out, program, part, &step[i], i ? "" : run->name);
+    for (int i = 0; i < run->steps; i++) print_step(out, program, part, &step[i], i > 0);
   }
 }
 
@@ -189,8 +190,9 @@ static int first_call(const lap_program *program, int part) {
 
 static void print_parts(FILE *out, const lap_program *program) {
   fprintf(out,
-          "\nSteps: run, kind, what it reads -> what it writes; weights (rows x columns, bits g group) and\n"
-          "constants. A step with | waits until all threads have done what stands above it. Norms: eps %g.\n",
+          "\nSteps: name, kind, what it reads -> what it writes; weights (rows x columns, bits g group) and\n"
+          "constants. A step with + shares the parallel run of the one above it; one with | waits until all\n"
+          "threads have done what stands above it. Norms: eps %g.\n",
           (double)program->plan->rms_norm_eps);
   for (int p = 0; p < program->parts; p++) {
     fprintf(out, "\n  %s: ", program->part[p].name);

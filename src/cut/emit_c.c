@@ -92,7 +92,7 @@ static const char *vector_word(int vector) {
       [LAP_K_NORM] = "s->w->vector[LAP_K_NORM]",
       [LAP_POST_PLI_NORM] = "s->w->vector[LAP_POST_PLI_NORM]",
       [LAP_LAYER_SCALAR] = "s->w->vector[LAP_LAYER_SCALAR]",
-      [LAP_VECTOR_FINAL_NORM] = "s->pass->memory.weights->final_norm",
+      [LAP_VECTOR_NEXT_NORM] = "lap_step_next_norm(s, LAYERS)",
       [LAP_VECTOR_PER_LAYER_NORM] = "weights->per_layer_norm",
   };
   return words[vector];
@@ -246,10 +246,15 @@ static lap_word product_of(lap_emitter *e, int weight) {
 
 /* ---- inputs of products ---- */
 
-/* The inputs that all layers use have a place in lap_step. */
+/* The forms that all layers use have a place in lap_step. */
+static const char *resident_forms(lap_product_input forms) {
+  if (forms == LAP_INPUT_NORMED) return "s->normed";
+  return forms == LAP_INPUT_EMBEDDED ? "s->embedded" : NULL;
+}
+
+/* An input is there, but for the stream, which only has its forms where a norm's output has them. */
 static const char *resident_input(const lap_operand *input) {
-  if (input->buffer == LAP_BUFFER_NORMED) return "s->normed";
-  return input->buffer == LAP_BUFFER_EMBEDDED ? "s->embedded" : NULL;
+  return input->buffer == LAP_BUFFER_HIDDEN ? NULL : resident_forms(input->forms);
 }
 
 /* Statements after which the variable `wide` is the input. */
@@ -273,7 +278,6 @@ static const char *name_input(lap_emitter *e, const lap_operand *input, lap_text
     set_wide(e, input, out);
     return "wide";
   }
-  /* The stream has its forms where a norm's output has them. */
   lap_text_add(out, "%slap_input hidden = s->normed;\n%shidden.x = lap_at(s, AT_HIDDEN);\n", e->indent,
                e->indent);
   return "hidden";
@@ -294,23 +298,6 @@ void lap_emit_place_inputs(lap_emitter *e) {
 
 /* ---- row by row: what a row function says for a step ---- */
 
-static const char *define_row(lap_emitter *e, const char *name, lap_text *body) {
-  lap_text text = {0};
-  lap_text_add(&text, "(void *context, int row) {\n  const lap_step *s = context;\n%s}\n",
-               lap_text_data(body));
-  if (body->failed) e->writer.failed = true;
-  lap_text_free(body);
-  return lap_writer_function(&e->writer, LAP_SECTION_ROWS, "static void ", name, &text);
-}
-
-static const char *define_quantize_embedding(lap_emitter *e) {
-  lap_text body = {0};
-  lap_text_add(&body,
-               "  lap_input_fill(HIDDEN, EMBEDDED_FORMS, lap_row_at(s, AT_EMBEDDED, HIDDEN, row), "
-               "&s->embedded, row);\n");
-  return define_row(e, "quantize_embedding", &body);
-}
-
 static void row_embed(lap_emitter *e, const lap_program_step *step, lap_text *body) {
   const lap_linear *table = lap_program_linear(e->program, -1, step->weight[0]);
   lap_text_add(body,
@@ -328,10 +315,7 @@ static void row_embed(lap_emitter *e, const lap_program_step *step, lap_text *bo
                  type, type, type, type, type, type);
   }
   if (writes(step, LAP_BUFFER_EMBEDDED))
-    lap_text_add(body,
-                 "  memcpy(lap_row_at(s, AT_EMBEDDED, HIDDEN, row), h, HIDDEN * sizeof *h);\n"
-                 "  %s(context, row);\n",
-                 define_quantize_embedding(e));
+    lap_text_add(body, "  memcpy(lap_row_at(s, AT_EMBEDDED, HIDDEN, row), h, HIDDEN * sizeof *h);\n");
 }
 
 static void row_norm(lap_emitter *e, const lap_program_step *step, lap_text *body) {
@@ -375,10 +359,11 @@ static void row_rotate_queries(lap_emitter *e, const lap_program_step *step, lap
 static void row_quantize(lap_emitter *e, const lap_program_step *step, lap_text *body) {
   const lap_operand *x = &step->read[0];
   const lap_word forms = forms_word(step->write[0].forms), place = place_word(x->buffer);
+  const char *input = resident_forms(step->write[0].forms);
   (void)e;
-  if (step->write[0].forms == LAP_INPUT_NORMED)
-    lap_text_add(body, "  lap_input_fill(HIDDEN, %s, lap_row_at(s, %s, HIDDEN, row), &s->normed, row);\n",
-                 forms.text, place.text);
+  if (input)
+    lap_text_add(body, "  lap_input_fill(HIDDEN, %s, lap_row_at(s, %s, HIDDEN, row), &%s, row);\n",
+                 forms.text, place.text, input);
   else
     lap_text_add(body,
                  "  const lap_input input = lap_input_at(s, %d, %s, %s, %s_FORMS);\n"
@@ -542,11 +527,8 @@ static void define_drop_rows(lap_emitter *e, const lap_program_step *step) {
   for (int i = 0; i < step->reads; i++, open = ",\n                           ")
     lap_text_add(&text, "%s{lap_at(s, %s), %s}", open, place_word(step->read[i].buffer).text,
                  width_word(step->read[i].buffer));
-  lap_text_add(&text, "};\n  lap_drop_unwanted_rows(s->pass, kept, %d);\n  place_inputs(s);\n", step->reads);
-  if (writes(step, LAP_BUFFER_EMBEDDED_FORMS))
-    lap_text_add(&text, "  lap_run_rows(&s->pass->team, s->pass->rows, %s, s);\n",
-                 define_quantize_embedding(e));
-  lap_text_add(&text, "}\n");
+  lap_text_add(&text, "};\n  lap_drop_unwanted_rows(s->pass, kept, %d);\n  place_inputs(s);\n}\n",
+               step->reads);
   lap_writer_function(&e->writer, LAP_SECTION_INPUTS, "static void ", "drop_rows", &text);
 }
 
@@ -587,8 +569,8 @@ static void run_show(lap_emitter *e, const lap_program_run *run, lap_text *out) 
 
 /* ---- the templates ---- */
 
-/* What is done row by row has a template for the body of a row function, which the steps of a run share; all
- * else has one for the statements of its run. */
+/* What is done row by row has a template for the body of a row function; all else has one for the statements
+ * of its run. */
 static const struct template {
   void (*row)(lap_emitter * e, const lap_program_step *step, lap_text *body);
   void (*run)(lap_emitter * e, const lap_program_run *run, lap_text *out);
@@ -613,14 +595,35 @@ templates[LAP_STEP_KINDS] = {
     [LAP_STEP_SHOW] = {NULL, run_show},
 };
 
-static void run_rows(lap_emitter *e, const lap_program_run *run, lap_text *out) {
-  lap_text body = {0};
-  for (int i = 0; i < run->steps; i++) {
-    const lap_program_step *step = &e->program->step[run->first + i];
-    templates[step->kind].row(e, step, &body);
+static const char *define_row(lap_emitter *e, const lap_program_step *step) {
+  lap_text text = {0};
+  lap_text_add(&text, "(void *context, int row) {\n  const lap_step *s = context;\n");
+  templates[step->kind].row(e, step, &text);
+  lap_text_add(&text, "}\n");
+  return lap_writer_function(&e->writer, LAP_SECTION_ROWS, "static void ", step->name, &text);
+}
+
+/* A row function that calls those of the steps, one after the other; its name is theirs. */
+static const char *define_rows(lap_emitter *e, const lap_program_step *step, int steps) {
+  lap_text text = {0}, name = {0};
+  lap_text_add(&text, "(void *context, int row) {\n");
+  for (int i = 0; i < steps; i++) {
+    const char *function = define_row(e, &step[i]);
+    lap_text_add(&text, "  %s(context, row);\n", function);
+    lap_text_add(&name, "%s%s", i ? "_" : "", function);
   }
+  lap_text_add(&text, "}\n");
+  e->writer.failed = e->writer.failed || name.failed;
+  const char *defined =
+      lap_writer_function(&e->writer, LAP_SECTION_ROWS, "static void ", lap_text_data(&name), &text);
+  lap_text_free(&name);
+  return defined;
+}
+
+static void run_rows(lap_emitter *e, const lap_program_run *run, lap_text *out) {
+  const lap_program_step *step = &e->program->step[run->first];
   lap_text_add(out, "%slap_run_rows(&p->team, p->rows, %s, %s);\n", e->indent,
-               define_row(e, run->name, &body), e->self);
+               run->steps == 1 ? define_row(e, step) : define_rows(e, step, run->steps), e->self);
 }
 
 /* ---- a part ---- */
@@ -650,7 +653,8 @@ void lap_emit_part(lap_emitter *e, int part, const char *self, const char *layer
     const lap_program_step *step = &program->step[run->first];
     turn(e, ways, step->ways, out);
     ways = step->ways;
-    if (run->formula) lap_text_add(out, "%s/* %s */\n", e->indent, run->formula);
+    for (int j = 0; j < run->steps; j++)
+      if (step[j].formula) lap_text_add(out, "%s/* %s */\n", e->indent, step[j].formula);
     templates[step->kind].run(e, run, out);
   }
 }

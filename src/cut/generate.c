@@ -90,7 +90,7 @@ static void add_sizes(const generator *g, lap_text *out) {
                "enum {\n");
   add_constant(out, "HIDDEN", plan->hidden_size);
   add_constant(out, "VOCAB", plan->vocab_size);
-  add_constant(out, "LAYERS", pli ? plan->layers : -1);
+  add_constant(out, "LAYERS", plan->layers);
   add_constant(out, "PER_LAYER", pli ? plan->per_layer_width : -1);
   add_constant(out, "PAIRS_SLIDING", plan->rope[LAP_SLIDING].rotated_pairs);
   add_constant(out, "PAIRS_FULL", plan->rope[LAP_FULL].rotated_pairs);
@@ -155,7 +155,7 @@ static void add_memory(generator *g, lap_text *out) {
       "  };\n"
       "  size_t used = (size_t)pass->capacity * ROW_BYTES;\n"
       "  unsigned char *arena = pass->memory.arena;\n"
-      "  *s = (lap_step){.pass = pass};\n"
+      "  *s = (lap_step){.pass = pass, .layer = -1};\n"
       "  used += lap_attend_place_memory(shapes, (int)(sizeof shapes / sizeof *shapes), pass, arena ? "
       "arena + used : NULL,\n"
       "                                  &s->attention);\n");

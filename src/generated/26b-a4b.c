@@ -25,6 +25,7 @@
 enum {
   HIDDEN = 2816,
   VOCAB = 262144,
+  LAYERS = 30,
   PAIRS_SLIDING = 128,
   PAIRS_FULL = 64,
   NORMED_FORMS = 2,
@@ -109,10 +110,15 @@ static void embed(void *context, int row) {
                  lap_row_at(s, AT_COSINE_FULL, PAIRS_FULL, row), lap_row_at(s, AT_SINE_FULL, PAIRS_FULL, row));
 }
 
-static void norm_input(void *context, int row) {
+static void norm_next(void *context, int row) {
   const lap_step *s = context;
-  lap_row_norm(HIDDEN, EPS, NORMED_FORMS, lap_row_at(s, AT_HIDDEN, HIDDEN, row), s->w->vector[LAP_INPUT_NORM],
+  lap_row_norm(HIDDEN, EPS, NORMED_FORMS, lap_row_at(s, AT_HIDDEN, HIDDEN, row), lap_step_next_norm(s, LAYERS),
                lap_row_at(s, AT_NORMED, HIDDEN, row), &s->normed, row);
+}
+
+static void embed_norm_next(void *context, int row) {
+  embed(context, row);
+  norm_next(context, row);
 }
 
 static void keys_sliding_g64b4(void *context, int row) {
@@ -130,7 +136,12 @@ static void queries_sliding(void *context, int row) {
                   lap_row_at(s, AT_COSINE_SLIDING, PAIRS_SLIDING, row), lap_row_at(s, AT_SINE_SLIDING, PAIRS_SLIDING, row));
 }
 
-static void quantize_attention_4096(void *context, int row) {
+static void keys_sliding_g64b4_queries_sliding(void *context, int row) {
+  keys_sliding_g64b4(context, row);
+  queries_sliding(context, row);
+}
+
+static void quantize_attention(void *context, int row) {
   const lap_step *s = context;
   const lap_input input = lap_input_at(s, 4096, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   lap_input_fill(4096, ATTENTION_FORMS, lap_row_at(s, AT_QUERY, 4096, row), &input, row);
@@ -140,6 +151,10 @@ static void add_attention(void *context, int row) {
   const lap_step *s = context;
   lap_row_add_norm(HIDDEN, EPS, lap_row_at(s, AT_OUTPUT, HIDDEN, row), s->w->vector[LAP_POST_ATTENTION_NORM],
                    lap_row_at(s, AT_HIDDEN, HIDDEN, row));
+}
+
+static void norm_feed_forward(void *context, int row) {
+  const lap_step *s = context;
   lap_row_norm(HIDDEN, EPS, NORMED_FORMS, lap_row_at(s, AT_HIDDEN, HIDDEN, row), s->w->vector[LAP_PRE_FEEDFORWARD_NORM],
                lap_row_at(s, AT_NORMED, HIDDEN, row), &s->normed, row);
 }
@@ -150,14 +165,35 @@ static void norm_experts(void *context, int row) {
                lap_row_at(s, AT_NORMED, HIDDEN, row), &s->normed, row);
 }
 
-static void add_feed_forward_and_experts_scaled(void *context, int row) {
+static void add_attention_norm_feed_forward_norm_experts(void *context, int row) {
+  add_attention(context, row);
+  norm_feed_forward(context, row);
+  norm_experts(context, row);
+}
+
+static void join_experts(void *context, int row) {
   const lap_step *s = context;
   float *dense = lap_row_at(s, AT_OUTPUT, HIDDEN, row);
   LAP_ISA(lap_rms_norm)(dense, s->w->vector[LAP_POST_FEEDFORWARD_NORM_1], HIDDEN, EPS, dense);
   lap_row_add_norm(HIDDEN, EPS, lap_row_at(s, AT_NORMED, HIDDEN, row), s->w->vector[LAP_POST_FEEDFORWARD_NORM_2], dense);
+}
+
+static void add_feed_forward(void *context, int row) {
+  const lap_step *s = context;
   lap_row_add_norm(HIDDEN, EPS, lap_row_at(s, AT_OUTPUT, HIDDEN, row), s->w->vector[LAP_POST_FEEDFORWARD_NORM],
                    lap_row_at(s, AT_HIDDEN, HIDDEN, row));
+}
+
+static void scale(void *context, int row) {
+  const lap_step *s = context;
   lap_row_scale(HIDDEN, s->w->vector[LAP_LAYER_SCALAR][0], lap_row_at(s, AT_HIDDEN, HIDDEN, row));
+}
+
+static void join_experts_add_feed_forward_scale_norm_next(void *context, int row) {
+  join_experts(context, row);
+  add_feed_forward(context, row);
+  scale(context, row);
+  norm_next(context, row);
 }
 
 static void keys_full_g64b8_k_is_v(void *context, int row) {
@@ -175,15 +211,20 @@ static void queries_full(void *context, int row) {
                   lap_row_at(s, AT_COSINE_FULL, PAIRS_FULL, row), lap_row_at(s, AT_SINE_FULL, PAIRS_FULL, row));
 }
 
-static void quantize_attention_8192(void *context, int row) {
+static void keys_full_g64b8_k_is_v_queries_full(void *context, int row) {
+  keys_full_g64b8_k_is_v(context, row);
+  queries_full(context, row);
+}
+
+static void quantize_attention_2(void *context, int row) {
   const lap_step *s = context;
   const lap_input input = lap_input_at(s, 8192, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   lap_input_fill(8192, ATTENTION_FORMS, lap_row_at(s, AT_QUERY, 8192, row), &input, row);
 }
 
-static void norm_final(void *context, int row) {
+static void norm_input(void *context, int row) {
   const lap_step *s = context;
-  lap_row_norm(HIDDEN, EPS, NORMED_FORMS, lap_row_at(s, AT_HIDDEN, HIDDEN, row), s->pass->memory.weights->final_norm,
+  lap_row_norm(HIDDEN, EPS, NORMED_FORMS, lap_row_at(s, AT_HIDDEN, HIDDEN, row), s->w->vector[LAP_INPUT_NORM],
                lap_row_at(s, AT_NORMED, HIDDEN, row), &s->normed, row);
 }
 
@@ -262,30 +303,27 @@ static void donor_sliding_g64b4_v_moe_scalar(lap_step *s, int layer, int cache) 
   lap_input wide;
   lap_step_begin(s, layer, cache);
   /* k, v, q = W norm(h) */
-  lap_run_rows(&p->team, p->rows, norm_input, s);
   lap_run_products(&p->team, (const lap_product[]){
       lap_step_linear(s, multiply_4g64_2816, LAP_K_PROJ, 2048, 2816, &s->normed, AT_KEY),
       lap_step_linear(s, multiply_4g64_2816, LAP_V_PROJ, 2048, 2816, &s->normed, AT_VALUE),
       lap_step_linear(s, multiply_4g64_2816, LAP_Q_PROJ, 4096, 2816, &s->normed, AT_QUERY),
   }, 3);
   /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
-  lap_run_rows(&p->team, p->rows, keys_sliding_g64b4, s);
-  lap_run_rows(&p->team, p->rows, queries_sliding, s);
+  lap_run_rows(&p->team, p->rows, keys_sliding_g64b4_queries_sliding, s);
   attend_sliding_g64b4(s);
   /* h = h + norm(W attention) */
-  lap_run_rows(&p->team, p->rows, quantize_attention_4096, s);
+  lap_run_rows(&p->team, p->rows, quantize_attention, s);
   wide = lap_input_at(s, 4096, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   lap_step_run(s, multiply_4g64_4096, LAP_O_PROJ, 2816, 4096, &wide, AT_OUTPUT);
-  lap_run_rows(&p->team, p->rows, add_attention, s);
+  lap_run_rows(&p->team, p->rows, add_attention_norm_feed_forward_norm_experts, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
   wide = lap_input_at(s, 2112, MLP_FORMS, AT_GATE, AT_GATE_FORMS);
   lap_step_gate_up(s, gate_up_4g64_2816, 2112, HIDDEN, &wide, 0);
   lap_step_run(s, multiply_4g64_2112, LAP_DOWN_PROJ, 2816, 2112, &wide, AT_OUTPUT);
   /* and the experts' sum, over a norm of its own */
-  lap_run_rows(&p->team, p->rows, norm_experts, s);
   const lap_experts_code experts = {norm_router, gather_slot, multiply_8g64_2816, expert_gate_up_4g64_2816, multiply_4g64_704};
   lap_run_experts(experts_shape(), &experts, p, layer, s->experts, lap_at(s, AT_HIDDEN), lap_at(s, AT_NORMED));
-  lap_run_rows(&p->team, p->rows, add_feed_forward_and_experts_scaled, s);
+  lap_run_rows(&p->team, p->rows, join_experts_add_feed_forward_scale_norm_next, s);
   lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
 }
 
@@ -295,29 +333,26 @@ static void donor_full_g64b8_k_is_v_moe_scalar(lap_step *s, int layer, int cache
   lap_input wide;
   lap_step_begin(s, layer, cache);
   /* k (v is the same), q = W norm(h) */
-  lap_run_rows(&p->team, p->rows, norm_input, s);
   lap_run_products(&p->team, (const lap_product[]){
       lap_step_linear(s, multiply_4g64_2816, LAP_K_PROJ, 1024, 2816, &s->normed, AT_KEY),
       lap_step_linear(s, multiply_4g64_2816, LAP_Q_PROJ, 8192, 2816, &s->normed, AT_QUERY),
   }, 2);
   /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
-  lap_run_rows(&p->team, p->rows, keys_full_g64b8_k_is_v, s);
-  lap_run_rows(&p->team, p->rows, queries_full, s);
+  lap_run_rows(&p->team, p->rows, keys_full_g64b8_k_is_v_queries_full, s);
   attend_full_g64b8(s);
   /* h = h + norm(W attention) */
-  lap_run_rows(&p->team, p->rows, quantize_attention_8192, s);
+  lap_run_rows(&p->team, p->rows, quantize_attention_2, s);
   wide = lap_input_at(s, 8192, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   lap_step_run(s, multiply_4g64_8192, LAP_O_PROJ, 2816, 8192, &wide, AT_OUTPUT);
-  lap_run_rows(&p->team, p->rows, add_attention, s);
+  lap_run_rows(&p->team, p->rows, add_attention_norm_feed_forward_norm_experts, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
   wide = lap_input_at(s, 2112, MLP_FORMS, AT_GATE, AT_GATE_FORMS);
   lap_step_gate_up(s, gate_up_4g64_2816, 2112, HIDDEN, &wide, 0);
   lap_step_run(s, multiply_4g64_2112, LAP_DOWN_PROJ, 2816, 2112, &wide, AT_OUTPUT);
   /* and the experts' sum, over a norm of its own */
-  lap_run_rows(&p->team, p->rows, norm_experts, s);
   const lap_experts_code experts = {norm_router, gather_slot, multiply_8g64_2816, expert_gate_up_4g64_2816, multiply_4g64_704};
   lap_run_experts(experts_shape(), &experts, p, layer, s->experts, lap_at(s, AT_HIDDEN), lap_at(s, AT_NORMED));
-  lap_run_rows(&p->team, p->rows, add_feed_forward_and_experts_scaled, s);
+  lap_run_rows(&p->team, p->rows, join_experts_add_feed_forward_scale_norm_next, s);
   lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
 }
 
@@ -326,10 +361,9 @@ static void donor_full_g64b8_k_is_v_moe_scalar_last(lap_step *s, int layer, int 
   lap_pass *p = s->pass;
   lap_input wide;
   lap_step_begin(s, layer, cache);
-  /* k (v is the same), q = W norm(h) */
-  lap_run_rows(&p->team, p->rows, norm_input, s);
   if (lap_has_unwanted_rows(p)) {
     /* All later layers read what is stored now: rows that nobody wants logits of end here. */
+    /* k (v is the same), q = W norm(h) */
     lap_run_products(&p->team, (const lap_product[]){
         lap_step_linear(s, multiply_4g64_2816, LAP_K_PROJ, 1024, 2816, &s->normed, AT_KEY),
     }, 1);
@@ -340,29 +374,29 @@ static void donor_full_g64b8_k_is_v_moe_scalar_last(lap_step *s, int layer, int 
     lap_run_products(&p->team, (const lap_product[]){
         lap_step_linear(s, multiply_4g64_2816, LAP_Q_PROJ, 8192, 2816, &s->normed, AT_QUERY),
     }, 1);
+    lap_run_rows(&p->team, p->rows, queries_full, s);
   } else {
     lap_run_products(&p->team, (const lap_product[]){
         lap_step_linear(s, multiply_4g64_2816, LAP_K_PROJ, 1024, 2816, &s->normed, AT_KEY),
         lap_step_linear(s, multiply_4g64_2816, LAP_Q_PROJ, 8192, 2816, &s->normed, AT_QUERY),
     }, 2);
-    lap_run_rows(&p->team, p->rows, keys_full_g64b8_k_is_v, s);
+    /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
+    lap_run_rows(&p->team, p->rows, keys_full_g64b8_k_is_v_queries_full, s);
   }
-  lap_run_rows(&p->team, p->rows, queries_full, s);
   attend_full_g64b8(s);
   /* h = h + norm(W attention) */
-  lap_run_rows(&p->team, p->rows, quantize_attention_8192, s);
+  lap_run_rows(&p->team, p->rows, quantize_attention_2, s);
   wide = lap_input_at(s, 8192, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   lap_step_run(s, multiply_4g64_8192, LAP_O_PROJ, 2816, 8192, &wide, AT_OUTPUT);
-  lap_run_rows(&p->team, p->rows, add_attention, s);
+  lap_run_rows(&p->team, p->rows, add_attention_norm_feed_forward_norm_experts, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
   wide = lap_input_at(s, 2112, MLP_FORMS, AT_GATE, AT_GATE_FORMS);
   lap_step_gate_up(s, gate_up_4g64_2816, 2112, HIDDEN, &wide, 0);
   lap_step_run(s, multiply_4g64_2112, LAP_DOWN_PROJ, 2816, 2112, &wide, AT_OUTPUT);
   /* and the experts' sum, over a norm of its own */
-  lap_run_rows(&p->team, p->rows, norm_experts, s);
   const lap_experts_code experts = {norm_router, gather_slot, multiply_8g64_2816, expert_gate_up_4g64_2816, multiply_4g64_704};
   lap_run_experts(experts_shape(), &experts, p, layer, s->experts, lap_at(s, AT_HIDDEN), lap_at(s, AT_NORMED));
-  lap_run_rows(&p->team, p->rows, add_feed_forward_and_experts_scaled, s);
+  lap_run_rows(&p->team, p->rows, join_experts_add_feed_forward_scale_norm_next, s);
   lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
 }
 
@@ -376,7 +410,7 @@ static size_t place(lap_step *s, lap_pass *pass) {
   };
   size_t used = (size_t)pass->capacity * ROW_BYTES;
   unsigned char *arena = pass->memory.arena;
-  *s = (lap_step){.pass = pass};
+  *s = (lap_step){.pass = pass, .layer = -1};
   used += lap_attend_place_memory(shapes, (int)(sizeof shapes / sizeof *shapes), pass, arena ? arena + used : NULL,
                                   &s->attention);
   lap_experts_run experts;
@@ -398,7 +432,7 @@ static size_t arena_bytes(const lap_pass *pass) {
 static void forward(lap_pass *p) {
   lap_step s;
   place(&s, p);
-  lap_run_rows(&p->team, p->rows, embed, &s);
+  lap_run_rows(&p->team, p->rows, embed_norm_next, &s);
   lap_pass_show(p, "embedding", -1, lap_at(&s, AT_HIDDEN), HIDDEN);
   donor_sliding_g64b4_v_moe_scalar(&s, 0, 0);
   donor_sliding_g64b4_v_moe_scalar(&s, 1, 1);
@@ -431,7 +465,6 @@ static void forward(lap_pass *p) {
   donor_sliding_g64b4_v_moe_scalar(&s, 28, 28);
   donor_full_g64b8_k_is_v_moe_scalar_last(&s, 29, 29);
   if (p->rows == 0) return;
-  lap_run_rows(&p->team, p->rows, norm_final, &s);
   lap_pass_show(p, "final_norm", 30, lap_at(&s, AT_NORMED), HIDDEN);
   lap_give_hidden(p, lap_at(&s, AT_NORMED), HIDDEN);
   lap_run_head(p, multiply_head, VOCAB, HIDDEN, &s.normed);

@@ -24,6 +24,7 @@
 enum {
   HIDDEN = 5376,
   VOCAB = 262144,
+  LAYERS = 60,
   PAIRS_SLIDING = 128,
   PAIRS_FULL = 64,
   NORMED_FORMS = 2,
@@ -93,10 +94,15 @@ static void embed(void *context, int row) {
                  lap_row_at(s, AT_COSINE_FULL, PAIRS_FULL, row), lap_row_at(s, AT_SINE_FULL, PAIRS_FULL, row));
 }
 
-static void norm_input(void *context, int row) {
+static void norm_next(void *context, int row) {
   const lap_step *s = context;
-  lap_row_norm(HIDDEN, EPS, NORMED_FORMS, lap_row_at(s, AT_HIDDEN, HIDDEN, row), s->w->vector[LAP_INPUT_NORM],
+  lap_row_norm(HIDDEN, EPS, NORMED_FORMS, lap_row_at(s, AT_HIDDEN, HIDDEN, row), lap_step_next_norm(s, LAYERS),
                lap_row_at(s, AT_NORMED, HIDDEN, row), &s->normed, row);
+}
+
+static void embed_norm_next(void *context, int row) {
+  embed(context, row);
+  norm_next(context, row);
 }
 
 static void keys_sliding_g64b4(void *context, int row) {
@@ -114,7 +120,12 @@ static void queries_sliding(void *context, int row) {
                   lap_row_at(s, AT_COSINE_SLIDING, PAIRS_SLIDING, row), lap_row_at(s, AT_SINE_SLIDING, PAIRS_SLIDING, row));
 }
 
-static void quantize_attention_8192(void *context, int row) {
+static void keys_sliding_g64b4_queries_sliding(void *context, int row) {
+  keys_sliding_g64b4(context, row);
+  queries_sliding(context, row);
+}
+
+static void quantize_attention(void *context, int row) {
   const lap_step *s = context;
   const lap_input input = lap_input_at(s, 8192, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   lap_input_fill(8192, ATTENTION_FORMS, lap_row_at(s, AT_QUERY, 8192, row), &input, row);
@@ -124,15 +135,34 @@ static void add_attention(void *context, int row) {
   const lap_step *s = context;
   lap_row_add_norm(HIDDEN, EPS, lap_row_at(s, AT_OUTPUT, HIDDEN, row), s->w->vector[LAP_POST_ATTENTION_NORM],
                    lap_row_at(s, AT_HIDDEN, HIDDEN, row));
+}
+
+static void norm_feed_forward(void *context, int row) {
+  const lap_step *s = context;
   lap_row_norm(HIDDEN, EPS, NORMED_FORMS, lap_row_at(s, AT_HIDDEN, HIDDEN, row), s->w->vector[LAP_PRE_FEEDFORWARD_NORM],
                lap_row_at(s, AT_NORMED, HIDDEN, row), &s->normed, row);
 }
 
-static void add_feed_forward_scaled(void *context, int row) {
+static void add_attention_norm_feed_forward(void *context, int row) {
+  add_attention(context, row);
+  norm_feed_forward(context, row);
+}
+
+static void add_feed_forward(void *context, int row) {
   const lap_step *s = context;
   lap_row_add_norm(HIDDEN, EPS, lap_row_at(s, AT_OUTPUT, HIDDEN, row), s->w->vector[LAP_POST_FEEDFORWARD_NORM],
                    lap_row_at(s, AT_HIDDEN, HIDDEN, row));
+}
+
+static void scale(void *context, int row) {
+  const lap_step *s = context;
   lap_row_scale(HIDDEN, s->w->vector[LAP_LAYER_SCALAR][0], lap_row_at(s, AT_HIDDEN, HIDDEN, row));
+}
+
+static void add_feed_forward_scale_norm_next(void *context, int row) {
+  add_feed_forward(context, row);
+  scale(context, row);
+  norm_next(context, row);
 }
 
 static void keys_full_g64b8_k_is_v(void *context, int row) {
@@ -150,15 +180,20 @@ static void queries_full(void *context, int row) {
                   lap_row_at(s, AT_COSINE_FULL, PAIRS_FULL, row), lap_row_at(s, AT_SINE_FULL, PAIRS_FULL, row));
 }
 
-static void quantize_attention_16384(void *context, int row) {
+static void keys_full_g64b8_k_is_v_queries_full(void *context, int row) {
+  keys_full_g64b8_k_is_v(context, row);
+  queries_full(context, row);
+}
+
+static void quantize_attention_2(void *context, int row) {
   const lap_step *s = context;
   const lap_input input = lap_input_at(s, 16384, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   lap_input_fill(16384, ATTENTION_FORMS, lap_row_at(s, AT_QUERY, 16384, row), &input, row);
 }
 
-static void norm_final(void *context, int row) {
+static void norm_input(void *context, int row) {
   const lap_step *s = context;
-  lap_row_norm(HIDDEN, EPS, NORMED_FORMS, lap_row_at(s, AT_HIDDEN, HIDDEN, row), s->pass->memory.weights->final_norm,
+  lap_row_norm(HIDDEN, EPS, NORMED_FORMS, lap_row_at(s, AT_HIDDEN, HIDDEN, row), s->w->vector[LAP_INPUT_NORM],
                lap_row_at(s, AT_NORMED, HIDDEN, row), &s->normed, row);
 }
 
@@ -222,26 +257,24 @@ static void donor_sliding_g64b4_v_scalar(lap_step *s, int layer, int cache) {
   lap_input wide;
   lap_step_begin(s, layer, cache);
   /* k, v, q = W norm(h) */
-  lap_run_rows(&p->team, p->rows, norm_input, s);
   lap_run_products(&p->team, (const lap_product[]){
       lap_step_linear(s, multiply_4g64_5376, LAP_K_PROJ, 4096, 5376, &s->normed, AT_KEY),
       lap_step_linear(s, multiply_4g64_5376, LAP_V_PROJ, 4096, 5376, &s->normed, AT_VALUE),
       lap_step_linear(s, multiply_4g64_5376, LAP_Q_PROJ, 8192, 5376, &s->normed, AT_QUERY),
   }, 3);
   /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
-  lap_run_rows(&p->team, p->rows, keys_sliding_g64b4, s);
-  lap_run_rows(&p->team, p->rows, queries_sliding, s);
+  lap_run_rows(&p->team, p->rows, keys_sliding_g64b4_queries_sliding, s);
   attend_sliding_g64b4(s);
   /* h = h + norm(W attention) */
-  lap_run_rows(&p->team, p->rows, quantize_attention_8192, s);
+  lap_run_rows(&p->team, p->rows, quantize_attention, s);
   wide = lap_input_at(s, 8192, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   lap_step_run(s, multiply_4g64_8192, LAP_O_PROJ, 5376, 8192, &wide, AT_OUTPUT);
-  lap_run_rows(&p->team, p->rows, add_attention, s);
+  lap_run_rows(&p->team, p->rows, add_attention_norm_feed_forward, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
   wide = lap_input_at(s, 21504, MLP_FORMS, AT_GATE, AT_GATE_FORMS);
   lap_step_gate_up(s, gate_up_4g64_5376, 21504, HIDDEN, &wide, 0);
   lap_step_run(s, multiply_4g64_21504, LAP_DOWN_PROJ, 5376, 21504, &wide, AT_OUTPUT);
-  lap_run_rows(&p->team, p->rows, add_feed_forward_scaled, s);
+  lap_run_rows(&p->team, p->rows, add_feed_forward_scale_norm_next, s);
   lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
 }
 
@@ -251,25 +284,23 @@ static void donor_full_g64b8_k_is_v_scalar(lap_step *s, int layer, int cache) {
   lap_input wide;
   lap_step_begin(s, layer, cache);
   /* k (v is the same), q = W norm(h) */
-  lap_run_rows(&p->team, p->rows, norm_input, s);
   lap_run_products(&p->team, (const lap_product[]){
       lap_step_linear(s, multiply_4g64_5376, LAP_K_PROJ, 2048, 5376, &s->normed, AT_KEY),
       lap_step_linear(s, multiply_4g64_5376, LAP_Q_PROJ, 16384, 5376, &s->normed, AT_QUERY),
   }, 2);
   /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
-  lap_run_rows(&p->team, p->rows, keys_full_g64b8_k_is_v, s);
-  lap_run_rows(&p->team, p->rows, queries_full, s);
+  lap_run_rows(&p->team, p->rows, keys_full_g64b8_k_is_v_queries_full, s);
   attend_full_g64b8(s);
   /* h = h + norm(W attention) */
-  lap_run_rows(&p->team, p->rows, quantize_attention_16384, s);
+  lap_run_rows(&p->team, p->rows, quantize_attention_2, s);
   wide = lap_input_at(s, 16384, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   lap_step_run(s, multiply_4g64_16384, LAP_O_PROJ, 5376, 16384, &wide, AT_OUTPUT);
-  lap_run_rows(&p->team, p->rows, add_attention, s);
+  lap_run_rows(&p->team, p->rows, add_attention_norm_feed_forward, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
   wide = lap_input_at(s, 21504, MLP_FORMS, AT_GATE, AT_GATE_FORMS);
   lap_step_gate_up(s, gate_up_4g64_5376, 21504, HIDDEN, &wide, 0);
   lap_step_run(s, multiply_4g64_21504, LAP_DOWN_PROJ, 5376, 21504, &wide, AT_OUTPUT);
-  lap_run_rows(&p->team, p->rows, add_feed_forward_scaled, s);
+  lap_run_rows(&p->team, p->rows, add_feed_forward_scale_norm_next, s);
   lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
 }
 
@@ -278,10 +309,9 @@ static void donor_full_g64b8_k_is_v_scalar_last(lap_step *s, int layer, int cach
   lap_pass *p = s->pass;
   lap_input wide;
   lap_step_begin(s, layer, cache);
-  /* k (v is the same), q = W norm(h) */
-  lap_run_rows(&p->team, p->rows, norm_input, s);
   if (lap_has_unwanted_rows(p)) {
     /* All later layers read what is stored now: rows that nobody wants logits of end here. */
+    /* k (v is the same), q = W norm(h) */
     lap_run_products(&p->team, (const lap_product[]){
         lap_step_linear(s, multiply_4g64_5376, LAP_K_PROJ, 2048, 5376, &s->normed, AT_KEY),
     }, 1);
@@ -292,25 +322,26 @@ static void donor_full_g64b8_k_is_v_scalar_last(lap_step *s, int layer, int cach
     lap_run_products(&p->team, (const lap_product[]){
         lap_step_linear(s, multiply_4g64_5376, LAP_Q_PROJ, 16384, 5376, &s->normed, AT_QUERY),
     }, 1);
+    lap_run_rows(&p->team, p->rows, queries_full, s);
   } else {
     lap_run_products(&p->team, (const lap_product[]){
         lap_step_linear(s, multiply_4g64_5376, LAP_K_PROJ, 2048, 5376, &s->normed, AT_KEY),
         lap_step_linear(s, multiply_4g64_5376, LAP_Q_PROJ, 16384, 5376, &s->normed, AT_QUERY),
     }, 2);
-    lap_run_rows(&p->team, p->rows, keys_full_g64b8_k_is_v, s);
+    /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
+    lap_run_rows(&p->team, p->rows, keys_full_g64b8_k_is_v_queries_full, s);
   }
-  lap_run_rows(&p->team, p->rows, queries_full, s);
   attend_full_g64b8(s);
   /* h = h + norm(W attention) */
-  lap_run_rows(&p->team, p->rows, quantize_attention_16384, s);
+  lap_run_rows(&p->team, p->rows, quantize_attention_2, s);
   wide = lap_input_at(s, 16384, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   lap_step_run(s, multiply_4g64_16384, LAP_O_PROJ, 5376, 16384, &wide, AT_OUTPUT);
-  lap_run_rows(&p->team, p->rows, add_attention, s);
+  lap_run_rows(&p->team, p->rows, add_attention_norm_feed_forward, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
   wide = lap_input_at(s, 21504, MLP_FORMS, AT_GATE, AT_GATE_FORMS);
   lap_step_gate_up(s, gate_up_4g64_5376, 21504, HIDDEN, &wide, 0);
   lap_step_run(s, multiply_4g64_21504, LAP_DOWN_PROJ, 5376, 21504, &wide, AT_OUTPUT);
-  lap_run_rows(&p->team, p->rows, add_feed_forward_scaled, s);
+  lap_run_rows(&p->team, p->rows, add_feed_forward_scale_norm_next, s);
   lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
 }
 
@@ -324,7 +355,7 @@ static size_t place(lap_step *s, lap_pass *pass) {
   };
   size_t used = (size_t)pass->capacity * ROW_BYTES;
   unsigned char *arena = pass->memory.arena;
-  *s = (lap_step){.pass = pass};
+  *s = (lap_step){.pass = pass, .layer = -1};
   used += lap_attend_place_memory(shapes, (int)(sizeof shapes / sizeof *shapes), pass, arena ? arena + used : NULL,
                                   &s->attention);
   if (!arena) return used;
@@ -343,7 +374,7 @@ static size_t arena_bytes(const lap_pass *pass) {
 static void forward(lap_pass *p) {
   lap_step s;
   place(&s, p);
-  lap_run_rows(&p->team, p->rows, embed, &s);
+  lap_run_rows(&p->team, p->rows, embed_norm_next, &s);
   lap_pass_show(p, "embedding", -1, lap_at(&s, AT_HIDDEN), HIDDEN);
   donor_sliding_g64b4_v_scalar(&s, 0, 0);
   donor_sliding_g64b4_v_scalar(&s, 1, 1);
@@ -406,7 +437,6 @@ static void forward(lap_pass *p) {
   donor_sliding_g64b4_v_scalar(&s, 58, 58);
   donor_full_g64b8_k_is_v_scalar_last(&s, 59, 59);
   if (p->rows == 0) return;
-  lap_run_rows(&p->team, p->rows, norm_final, &s);
   lap_pass_show(p, "final_norm", 60, lap_at(&s, AT_NORMED), HIDDEN);
   lap_give_hidden(p, lap_at(&s, AT_NORMED), HIDDEN);
   lap_run_head(p, multiply_head, VOCAB, HIDDEN, &s.normed);

@@ -100,11 +100,6 @@ static void multiply_4g64_12288(const lap_product *p, int first, int last) {
 
 /* ---- row by row ---- */
 
-static void quantize_embedding(void *context, int row) {
-  const lap_step *s = context;
-  lap_input_fill(HIDDEN, EMBEDDED_FORMS, lap_row_at(s, AT_EMBEDDED, HIDDEN, row), &s->embedded, row);
-}
-
 static void embed(void *context, int row) {
   const lap_step *s = context;
   const lap_row *token = &s->pass->row[row];
@@ -115,13 +110,23 @@ static void embed(void *context, int row) {
   lap_rope_table(s->pass->memory.rope_frequency[LAP_FULL], PAIRS_FULL, token->position,
                  lap_row_at(s, AT_COSINE_FULL, PAIRS_FULL, row), lap_row_at(s, AT_SINE_FULL, PAIRS_FULL, row));
   memcpy(lap_row_at(s, AT_EMBEDDED, HIDDEN, row), h, HIDDEN * sizeof *h);
-  quantize_embedding(context, row);
 }
 
-static void norm_input(void *context, int row) {
+static void quantize_embedding(void *context, int row) {
   const lap_step *s = context;
-  lap_row_norm(HIDDEN, EPS, NORMED_FORMS, lap_row_at(s, AT_HIDDEN, HIDDEN, row), s->w->vector[LAP_INPUT_NORM],
+  lap_input_fill(HIDDEN, EMBEDDED_FORMS, lap_row_at(s, AT_EMBEDDED, HIDDEN, row), &s->embedded, row);
+}
+
+static void norm_next(void *context, int row) {
+  const lap_step *s = context;
+  lap_row_norm(HIDDEN, EPS, NORMED_FORMS, lap_row_at(s, AT_HIDDEN, HIDDEN, row), lap_step_next_norm(s, LAYERS),
                lap_row_at(s, AT_NORMED, HIDDEN, row), &s->normed, row);
+}
+
+static void embed_quantize_embedding_norm_next(void *context, int row) {
+  embed(context, row);
+  quantize_embedding(context, row);
+  norm_next(context, row);
 }
 
 static void keys_sliding_g64b4(void *context, int row) {
@@ -139,7 +144,12 @@ static void queries_sliding(void *context, int row) {
                   lap_row_at(s, AT_COSINE_SLIDING, PAIRS_SLIDING, row), lap_row_at(s, AT_SINE_SLIDING, PAIRS_SLIDING, row));
 }
 
-static void quantize_attention_2048(void *context, int row) {
+static void keys_sliding_g64b4_queries_sliding(void *context, int row) {
+  keys_sliding_g64b4(context, row);
+  queries_sliding(context, row);
+}
+
+static void quantize_attention(void *context, int row) {
   const lap_step *s = context;
   const lap_input input = lap_input_at(s, 2048, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   lap_input_fill(2048, ATTENTION_FORMS, lap_row_at(s, AT_QUERY, 2048, row), &input, row);
@@ -149,15 +159,33 @@ static void add_attention(void *context, int row) {
   const lap_step *s = context;
   lap_row_add_norm(HIDDEN, EPS, lap_row_at(s, AT_OUTPUT, HIDDEN, row), s->w->vector[LAP_POST_ATTENTION_NORM],
                    lap_row_at(s, AT_HIDDEN, HIDDEN, row));
+}
+
+static void norm_feed_forward(void *context, int row) {
+  const lap_step *s = context;
   lap_row_norm(HIDDEN, EPS, NORMED_FORMS, lap_row_at(s, AT_HIDDEN, HIDDEN, row), s->w->vector[LAP_PRE_FEEDFORWARD_NORM],
                lap_row_at(s, AT_NORMED, HIDDEN, row), &s->normed, row);
+}
+
+static void add_attention_norm_feed_forward(void *context, int row) {
+  add_attention(context, row);
+  norm_feed_forward(context, row);
 }
 
 static void add_feed_forward(void *context, int row) {
   const lap_step *s = context;
   lap_row_add_norm(HIDDEN, EPS, lap_row_at(s, AT_OUTPUT, HIDDEN, row), s->w->vector[LAP_POST_FEEDFORWARD_NORM],
                    lap_row_at(s, AT_HIDDEN, HIDDEN, row));
+}
+
+static void quantize_stream(void *context, int row) {
+  const lap_step *s = context;
   lap_input_fill(HIDDEN, NORMED_FORMS, lap_row_at(s, AT_HIDDEN, HIDDEN, row), &s->normed, row);
+}
+
+static void add_feed_forward_quantize_stream(void *context, int row) {
+  add_feed_forward(context, row);
+  quantize_stream(context, row);
 }
 
 static void gate_per_layer_input(void *context, int row) {
@@ -172,11 +200,21 @@ static void gate_per_layer_input(void *context, int row) {
   lap_input_fill(PER_LAYER, PER_LAYER_FORMS, gate, &input, row);
 }
 
-static void add_per_layer_input_scaled(void *context, int row) {
+static void add_per_layer_input(void *context, int row) {
   const lap_step *s = context;
   lap_row_add_norm(HIDDEN, EPS, lap_row_at(s, AT_OUTPUT, HIDDEN, row), s->w->vector[LAP_POST_PLI_NORM],
                    lap_row_at(s, AT_HIDDEN, HIDDEN, row));
+}
+
+static void scale(void *context, int row) {
+  const lap_step *s = context;
   lap_row_scale(HIDDEN, s->w->vector[LAP_LAYER_SCALAR][0], lap_row_at(s, AT_HIDDEN, HIDDEN, row));
+}
+
+static void add_per_layer_input_scale_norm_next(void *context, int row) {
+  add_per_layer_input(context, row);
+  scale(context, row);
+  norm_next(context, row);
 }
 
 static void keys_full_g64b8(void *context, int row) {
@@ -194,16 +232,26 @@ static void queries_full(void *context, int row) {
                   lap_row_at(s, AT_COSINE_FULL, PAIRS_FULL, row), lap_row_at(s, AT_SINE_FULL, PAIRS_FULL, row));
 }
 
-static void quantize_attention_4096(void *context, int row) {
+static void keys_full_g64b8_queries_full(void *context, int row) {
+  keys_full_g64b8(context, row);
+  queries_full(context, row);
+}
+
+static void quantize_attention_2(void *context, int row) {
   const lap_step *s = context;
   const lap_input input = lap_input_at(s, 4096, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   lap_input_fill(4096, ATTENTION_FORMS, lap_row_at(s, AT_QUERY, 4096, row), &input, row);
 }
 
-static void norm_final(void *context, int row) {
+static void norm_input(void *context, int row) {
   const lap_step *s = context;
-  lap_row_norm(HIDDEN, EPS, NORMED_FORMS, lap_row_at(s, AT_HIDDEN, HIDDEN, row), s->pass->memory.weights->final_norm,
+  lap_row_norm(HIDDEN, EPS, NORMED_FORMS, lap_row_at(s, AT_HIDDEN, HIDDEN, row), s->w->vector[LAP_INPUT_NORM],
                lap_row_at(s, AT_NORMED, HIDDEN, row), &s->normed, row);
+}
+
+static void quantize_embedding_norm_input(void *context, int row) {
+  quantize_embedding(context, row);
+  norm_input(context, row);
 }
 
 static void place_inputs(lap_step *s) {
@@ -220,7 +268,6 @@ static void drop_rows(lap_step *s) {
                            {lap_at(s, AT_EMBEDDED), HIDDEN}};
   lap_drop_unwanted_rows(s->pass, kept, 6);
   place_inputs(s);
-  lap_run_rows(&s->pass->team, s->pass->rows, quantize_embedding, s);
 }
 
 /* ---- attention ---- */
@@ -269,7 +316,6 @@ static void donor_sliding_g64b4_v_pli_scalar(lap_step *s, int layer, int cache) 
   lap_input wide;
   lap_step_begin(s, layer, cache);
   /* k, v, q = W norm(h) */
-  lap_run_rows(&p->team, p->rows, norm_input, s);
   lap_run_products(&p->team, (const lap_product[]){
       lap_step_linear(s, multiply_4g64_1536, LAP_K_PROJ, 256, 1536, &s->normed, AT_KEY),
       lap_step_linear(s, multiply_4g64_1536, LAP_V_PROJ, 256, 1536, &s->normed, AT_VALUE),
@@ -277,19 +323,18 @@ static void donor_sliding_g64b4_v_pli_scalar(lap_step *s, int layer, int cache) 
       lap_step_product(s, multiply_4g64_1536, &s->w->pli_rows, 256, 1536, &s->embedded, AT_PLI),
   }, 4);
   /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
-  lap_run_rows(&p->team, p->rows, keys_sliding_g64b4, s);
-  lap_run_rows(&p->team, p->rows, queries_sliding, s);
+  lap_run_rows(&p->team, p->rows, keys_sliding_g64b4_queries_sliding, s);
   attend_sliding_g64b4(s);
   /* h = h + norm(W attention) */
-  lap_run_rows(&p->team, p->rows, quantize_attention_2048, s);
+  lap_run_rows(&p->team, p->rows, quantize_attention, s);
   wide = lap_input_at(s, 2048, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   lap_step_run(s, multiply_4g64_2048, LAP_O_PROJ, 1536, 2048, &wide, AT_OUTPUT);
-  lap_run_rows(&p->team, p->rows, add_attention, s);
+  lap_run_rows(&p->team, p->rows, add_attention_norm_feed_forward, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
   wide = lap_input_at(s, 6144, MLP_FORMS, AT_GATE, AT_GATE_FORMS);
   lap_step_gate_up(s, gate_up_4g64_1536, 6144, HIDDEN, &wide, 0);
   lap_step_run(s, multiply_4g64_6144, LAP_DOWN_PROJ, 1536, 6144, &wide, AT_OUTPUT);
-  lap_run_rows(&p->team, p->rows, add_feed_forward, s);
+  lap_run_rows(&p->team, p->rows, add_feed_forward_quantize_stream, s);
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
   hidden.x = lap_at(s, AT_HIDDEN);
@@ -298,7 +343,7 @@ static void donor_sliding_g64b4_v_pli_scalar(lap_step *s, int layer, int cache) 
   lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
   wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
   lap_step_run(s, multiply_4g64_256, LAP_PLI_PROJECTION, 1536, 256, &wide, AT_OUTPUT);
-  lap_run_rows(&p->team, p->rows, add_per_layer_input_scaled, s);
+  lap_run_rows(&p->team, p->rows, add_per_layer_input_scale_norm_next, s);
   lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
 }
 
@@ -308,7 +353,6 @@ static void donor_full_g64b8_v_pli_scalar(lap_step *s, int layer, int cache) {
   lap_input wide;
   lap_step_begin(s, layer, cache);
   /* k, v, q = W norm(h) */
-  lap_run_rows(&p->team, p->rows, norm_input, s);
   lap_run_products(&p->team, (const lap_product[]){
       lap_step_linear(s, multiply_4g64_1536, LAP_K_PROJ, 512, 1536, &s->normed, AT_KEY),
       lap_step_linear(s, multiply_4g64_1536, LAP_V_PROJ, 512, 1536, &s->normed, AT_VALUE),
@@ -316,19 +360,18 @@ static void donor_full_g64b8_v_pli_scalar(lap_step *s, int layer, int cache) {
       lap_step_product(s, multiply_4g64_1536, &s->w->pli_rows, 256, 1536, &s->embedded, AT_PLI),
   }, 4);
   /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
-  lap_run_rows(&p->team, p->rows, keys_full_g64b8, s);
-  lap_run_rows(&p->team, p->rows, queries_full, s);
+  lap_run_rows(&p->team, p->rows, keys_full_g64b8_queries_full, s);
   attend_full_g64b8(s);
   /* h = h + norm(W attention) */
-  lap_run_rows(&p->team, p->rows, quantize_attention_4096, s);
+  lap_run_rows(&p->team, p->rows, quantize_attention_2, s);
   wide = lap_input_at(s, 4096, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   lap_step_run(s, multiply_4g64_4096, LAP_O_PROJ, 1536, 4096, &wide, AT_OUTPUT);
-  lap_run_rows(&p->team, p->rows, add_attention, s);
+  lap_run_rows(&p->team, p->rows, add_attention_norm_feed_forward, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
   wide = lap_input_at(s, 6144, MLP_FORMS, AT_GATE, AT_GATE_FORMS);
   lap_step_gate_up(s, gate_up_4g64_1536, 6144, HIDDEN, &wide, 0);
   lap_step_run(s, multiply_4g64_6144, LAP_DOWN_PROJ, 1536, 6144, &wide, AT_OUTPUT);
-  lap_run_rows(&p->team, p->rows, add_feed_forward, s);
+  lap_run_rows(&p->team, p->rows, add_feed_forward_quantize_stream, s);
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
   hidden.x = lap_at(s, AT_HIDDEN);
@@ -337,7 +380,7 @@ static void donor_full_g64b8_v_pli_scalar(lap_step *s, int layer, int cache) {
   lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
   wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
   lap_step_run(s, multiply_4g64_256, LAP_PLI_PROJECTION, 1536, 256, &wide, AT_OUTPUT);
-  lap_run_rows(&p->team, p->rows, add_per_layer_input_scaled, s);
+  lap_run_rows(&p->team, p->rows, add_per_layer_input_scale_norm_next, s);
   lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
 }
 
@@ -347,7 +390,6 @@ static void donor_sliding_g64b4_v_pli_scalar_export(lap_step *s, int layer, int 
   lap_input wide;
   lap_step_begin(s, layer, cache);
   /* k, v, q = W norm(h) */
-  lap_run_rows(&p->team, p->rows, norm_input, s);
   lap_run_products(&p->team, (const lap_product[]){
       lap_step_linear(s, multiply_4g64_1536, LAP_K_PROJ, 256, 1536, &s->normed, AT_KEY),
       lap_step_linear(s, multiply_4g64_1536, LAP_V_PROJ, 256, 1536, &s->normed, AT_VALUE),
@@ -355,19 +397,18 @@ static void donor_sliding_g64b4_v_pli_scalar_export(lap_step *s, int layer, int 
       lap_step_product(s, multiply_4g64_1536, &s->w->pli_rows, 256, 1536, &s->embedded, AT_PLI),
   }, 4);
   /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
-  lap_run_rows(&p->team, p->rows, keys_sliding_g64b4, s);
-  lap_run_rows(&p->team, p->rows, queries_sliding, s);
+  lap_run_rows(&p->team, p->rows, keys_sliding_g64b4_queries_sliding, s);
   attend_sliding_g64b4(s);
   /* h = h + norm(W attention) */
-  lap_run_rows(&p->team, p->rows, quantize_attention_2048, s);
+  lap_run_rows(&p->team, p->rows, quantize_attention, s);
   wide = lap_input_at(s, 2048, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   lap_step_run(s, multiply_4g64_2048, LAP_O_PROJ, 1536, 2048, &wide, AT_OUTPUT);
-  lap_run_rows(&p->team, p->rows, add_attention, s);
+  lap_run_rows(&p->team, p->rows, add_attention_norm_feed_forward, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
   wide = lap_input_at(s, 6144, MLP_FORMS, AT_GATE, AT_GATE_FORMS);
   lap_step_gate_up(s, gate_up_4g64_1536, 6144, HIDDEN, &wide, 0);
   lap_step_run(s, multiply_4g64_6144, LAP_DOWN_PROJ, 1536, 6144, &wide, AT_OUTPUT);
-  lap_run_rows(&p->team, p->rows, add_feed_forward, s);
+  lap_run_rows(&p->team, p->rows, add_feed_forward_quantize_stream, s);
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
   hidden.x = lap_at(s, AT_HIDDEN);
@@ -376,7 +417,7 @@ static void donor_sliding_g64b4_v_pli_scalar_export(lap_step *s, int layer, int 
   lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
   wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
   lap_step_run(s, multiply_4g64_256, LAP_PLI_PROJECTION, 1536, 256, &wide, AT_OUTPUT);
-  lap_run_rows(&p->team, p->rows, add_per_layer_input_scaled, s);
+  lap_run_rows(&p->team, p->rows, add_per_layer_input_scale_norm_next, s);
   lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
 }
 
@@ -385,10 +426,9 @@ static void donor_full_g64b8_v_pli_scalar_export_last(lap_step *s, int layer, in
   lap_pass *p = s->pass;
   lap_input wide;
   lap_step_begin(s, layer, cache);
-  /* k, v, q = W norm(h) */
-  lap_run_rows(&p->team, p->rows, norm_input, s);
   if (lap_has_unwanted_rows(p)) {
     /* All later layers read what is stored now: rows that nobody wants logits of end here. */
+    /* k, v, q = W norm(h) */
     lap_run_products(&p->team, (const lap_product[]){
         lap_step_linear(s, multiply_4g64_1536, LAP_K_PROJ, 512, 1536, &s->normed, AT_KEY),
         lap_step_linear(s, multiply_4g64_1536, LAP_V_PROJ, 512, 1536, &s->normed, AT_VALUE),
@@ -396,11 +436,12 @@ static void donor_full_g64b8_v_pli_scalar_export_last(lap_step *s, int layer, in
     lap_run_rows(&p->team, p->rows, keys_full_g64b8, s);
     drop_rows(s);
     if (p->rows == 0) return;
-    lap_run_rows(&p->team, p->rows, norm_input, s);
+    lap_run_rows(&p->team, p->rows, quantize_embedding_norm_input, s);
     lap_run_products(&p->team, (const lap_product[]){
         lap_step_linear(s, multiply_4g64_1536, LAP_Q_PROJ, 4096, 1536, &s->normed, AT_QUERY),
         lap_step_product(s, multiply_4g64_1536, &s->w->pli_rows, 256, 1536, &s->embedded, AT_PLI),
     }, 2);
+    lap_run_rows(&p->team, p->rows, queries_full, s);
   } else {
     lap_run_products(&p->team, (const lap_product[]){
         lap_step_linear(s, multiply_4g64_1536, LAP_K_PROJ, 512, 1536, &s->normed, AT_KEY),
@@ -408,20 +449,20 @@ static void donor_full_g64b8_v_pli_scalar_export_last(lap_step *s, int layer, in
         lap_step_linear(s, multiply_4g64_1536, LAP_Q_PROJ, 4096, 1536, &s->normed, AT_QUERY),
         lap_step_product(s, multiply_4g64_1536, &s->w->pli_rows, 256, 1536, &s->embedded, AT_PLI),
     }, 4);
-    lap_run_rows(&p->team, p->rows, keys_full_g64b8, s);
+    /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
+    lap_run_rows(&p->team, p->rows, keys_full_g64b8_queries_full, s);
   }
-  lap_run_rows(&p->team, p->rows, queries_full, s);
   attend_full_g64b8(s);
   /* h = h + norm(W attention) */
-  lap_run_rows(&p->team, p->rows, quantize_attention_4096, s);
+  lap_run_rows(&p->team, p->rows, quantize_attention_2, s);
   wide = lap_input_at(s, 4096, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   lap_step_run(s, multiply_4g64_4096, LAP_O_PROJ, 1536, 4096, &wide, AT_OUTPUT);
-  lap_run_rows(&p->team, p->rows, add_attention, s);
+  lap_run_rows(&p->team, p->rows, add_attention_norm_feed_forward, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
   wide = lap_input_at(s, 6144, MLP_FORMS, AT_GATE, AT_GATE_FORMS);
   lap_step_gate_up(s, gate_up_4g64_1536, 6144, HIDDEN, &wide, 0);
   lap_step_run(s, multiply_4g64_6144, LAP_DOWN_PROJ, 1536, 6144, &wide, AT_OUTPUT);
-  lap_run_rows(&p->team, p->rows, add_feed_forward, s);
+  lap_run_rows(&p->team, p->rows, add_feed_forward_quantize_stream, s);
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
   hidden.x = lap_at(s, AT_HIDDEN);
@@ -430,7 +471,7 @@ static void donor_full_g64b8_v_pli_scalar_export_last(lap_step *s, int layer, in
   lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
   wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
   lap_step_run(s, multiply_4g64_256, LAP_PLI_PROJECTION, 1536, 256, &wide, AT_OUTPUT);
-  lap_run_rows(&p->team, p->rows, add_per_layer_input_scaled, s);
+  lap_run_rows(&p->team, p->rows, add_per_layer_input_scale_norm_next, s);
   lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
 }
 
@@ -440,23 +481,23 @@ static void sharer_sliding_g64b4_wide_pli_scalar(lap_step *s, int layer, int cac
   lap_input wide;
   lap_step_begin(s, layer, cache);
   /* q = W norm(h) */
-  lap_run_rows(&p->team, p->rows, norm_input, s);
   lap_run_products(&p->team, (const lap_product[]){
       lap_step_linear(s, multiply_4g64_1536, LAP_Q_PROJ, 2048, 1536, &s->normed, AT_QUERY),
       lap_step_product(s, multiply_4g64_1536, &s->w->pli_rows, 256, 1536, &s->embedded, AT_PLI),
   }, 2);
+  /* q = rope(norm(q)) */
   lap_run_rows(&p->team, p->rows, queries_sliding, s);
   attend_sliding_g64b4(s);
   /* h = h + norm(W attention) */
-  lap_run_rows(&p->team, p->rows, quantize_attention_2048, s);
+  lap_run_rows(&p->team, p->rows, quantize_attention, s);
   wide = lap_input_at(s, 2048, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   lap_step_run(s, multiply_4g64_2048, LAP_O_PROJ, 1536, 2048, &wide, AT_OUTPUT);
-  lap_run_rows(&p->team, p->rows, add_attention, s);
+  lap_run_rows(&p->team, p->rows, add_attention_norm_feed_forward, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
   wide = lap_input_at(s, 12288, MLP_FORMS, AT_GATE, AT_GATE_FORMS);
   lap_step_gate_up(s, gate_up_4g64_1536, 12288, HIDDEN, &wide, 0);
   lap_step_run(s, multiply_4g64_12288, LAP_DOWN_PROJ, 1536, 12288, &wide, AT_OUTPUT);
-  lap_run_rows(&p->team, p->rows, add_feed_forward, s);
+  lap_run_rows(&p->team, p->rows, add_feed_forward_quantize_stream, s);
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
   hidden.x = lap_at(s, AT_HIDDEN);
@@ -465,7 +506,7 @@ static void sharer_sliding_g64b4_wide_pli_scalar(lap_step *s, int layer, int cac
   lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
   wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
   lap_step_run(s, multiply_4g64_256, LAP_PLI_PROJECTION, 1536, 256, &wide, AT_OUTPUT);
-  lap_run_rows(&p->team, p->rows, add_per_layer_input_scaled, s);
+  lap_run_rows(&p->team, p->rows, add_per_layer_input_scale_norm_next, s);
   lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
 }
 
@@ -475,23 +516,23 @@ static void sharer_full_g64b8_wide_pli_scalar(lap_step *s, int layer, int cache)
   lap_input wide;
   lap_step_begin(s, layer, cache);
   /* q = W norm(h) */
-  lap_run_rows(&p->team, p->rows, norm_input, s);
   lap_run_products(&p->team, (const lap_product[]){
       lap_step_linear(s, multiply_4g64_1536, LAP_Q_PROJ, 4096, 1536, &s->normed, AT_QUERY),
       lap_step_product(s, multiply_4g64_1536, &s->w->pli_rows, 256, 1536, &s->embedded, AT_PLI),
   }, 2);
+  /* q = rope(norm(q)) */
   lap_run_rows(&p->team, p->rows, queries_full, s);
   attend_full_g64b8(s);
   /* h = h + norm(W attention) */
-  lap_run_rows(&p->team, p->rows, quantize_attention_4096, s);
+  lap_run_rows(&p->team, p->rows, quantize_attention_2, s);
   wide = lap_input_at(s, 4096, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   lap_step_run(s, multiply_4g64_4096, LAP_O_PROJ, 1536, 4096, &wide, AT_OUTPUT);
-  lap_run_rows(&p->team, p->rows, add_attention, s);
+  lap_run_rows(&p->team, p->rows, add_attention_norm_feed_forward, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
   wide = lap_input_at(s, 12288, MLP_FORMS, AT_GATE, AT_GATE_FORMS);
   lap_step_gate_up(s, gate_up_4g64_1536, 12288, HIDDEN, &wide, 0);
   lap_step_run(s, multiply_4g64_12288, LAP_DOWN_PROJ, 1536, 12288, &wide, AT_OUTPUT);
-  lap_run_rows(&p->team, p->rows, add_feed_forward, s);
+  lap_run_rows(&p->team, p->rows, add_feed_forward_quantize_stream, s);
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
   hidden.x = lap_at(s, AT_HIDDEN);
@@ -500,7 +541,7 @@ static void sharer_full_g64b8_wide_pli_scalar(lap_step *s, int layer, int cache)
   lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
   wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
   lap_step_run(s, multiply_4g64_256, LAP_PLI_PROJECTION, 1536, 256, &wide, AT_OUTPUT);
-  lap_run_rows(&p->team, p->rows, add_per_layer_input_scaled, s);
+  lap_run_rows(&p->team, p->rows, add_per_layer_input_scale_norm_next, s);
   lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
 }
 
@@ -514,7 +555,7 @@ static size_t place(lap_step *s, lap_pass *pass) {
   };
   size_t used = (size_t)pass->capacity * ROW_BYTES;
   unsigned char *arena = pass->memory.arena;
-  *s = (lap_step){.pass = pass};
+  *s = (lap_step){.pass = pass, .layer = -1};
   used += lap_attend_place_memory(shapes, (int)(sizeof shapes / sizeof *shapes), pass, arena ? arena + used : NULL,
                                   &s->attention);
   if (!arena) return used;
@@ -533,7 +574,7 @@ static size_t arena_bytes(const lap_pass *pass) {
 static void forward(lap_pass *p) {
   lap_step s;
   place(&s, p);
-  lap_run_rows(&p->team, p->rows, embed, &s);
+  lap_run_rows(&p->team, p->rows, embed_quantize_embedding_norm_next, &s);
   lap_pass_show(p, "embedding", -1, lap_at(&s, AT_HIDDEN), HIDDEN);
   donor_sliding_g64b4_v_pli_scalar(&s, 0, 0);
   donor_sliding_g64b4_v_pli_scalar(&s, 1, 1);
@@ -571,7 +612,6 @@ static void forward(lap_pass *p) {
   sharer_sliding_g64b4_wide_pli_scalar(&s, 32, 13);
   sharer_sliding_g64b4_wide_pli_scalar(&s, 33, 13);
   sharer_full_g64b8_wide_pli_scalar(&s, 34, 14);
-  lap_run_rows(&p->team, p->rows, norm_final, &s);
   lap_pass_show(p, "final_norm", 35, lap_at(&s, AT_NORMED), HIDDEN);
   lap_give_hidden(p, lap_at(&s, AT_NORMED), HIDDEN);
   lap_run_head(p, multiply_head, VOCAB, HIDDEN, &s.normed);

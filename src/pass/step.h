@@ -13,7 +13,7 @@ typedef struct lap_step {
   unsigned char *experts; /* memory of the mixture of experts */
   lap_input normed;       /* a norm's output, or the stream, in quantized form */
   lap_input embedded;     /* the embedding, for per-layer inputs */
-  int layer;
+  int layer;              /* -1 before the first */
   int cache;
   const lap_layer_weights *w;
 } lap_step;
@@ -22,6 +22,12 @@ LAP_INLINE void lap_step_begin(lap_step *s, int layer, int cache) {
   s->layer = layer;
   s->cache = cache;
   s->w = &s->pass->memory.weights->layer[layer];
+}
+
+/* The norm's weights with which the layer after the one at hand begins, or, after the last, the end. */
+LAP_INLINE const float *lap_step_next_norm(const lap_step *s, const int layers) {
+  const lap_weights *weights = s->pass->memory.weights;
+  return s->layer + 1 < layers ? weights->layer[s->layer + 1].vector[LAP_INPUT_NORM] : weights->final_norm;
 }
 
 LAP_INLINE unsigned char *lap_bytes_at(const lap_step *s, size_t place) {

@@ -1,10 +1,9 @@
 /* barriers.c: where threads must wait for each other.
  *
- * A step needs a barrier before it if it conflicts with one that ran since the last barrier on some way to
- * it: one of the two writes what the other touches, and what they touch is not, row by row, the same thread's
- * own. That is asked of the places in the arena, not of names, so that buffers which share room are seen.
- * Steps without a barrier between them can be one parallel run: those by rows one after the other for each
- * row, all others beside them. */
+ * A run needs a barrier before it if one of its steps conflicts with one that ran since the last barrier on
+ * some way to it: one of the two writes what the other touches, and what they touch is not, row by row, the
+ * same thread's own. That is asked of the places in the arena, not of names, so that buffers which share room
+ * are seen. */
 #include "program/build.h"
 
 /* The mixture of experts divides itself: norm and gather by rows, and three batches of products; between
@@ -52,16 +51,21 @@ static bool conflict(const lap_program *program, const instance *a, const instan
   return false;
 }
 
+bool lap_program_conflict(const lap_program *program, const lap_program_step *a, const lap_program_step *b) {
+  return conflict(program, &(instance){.step = a}, &(instance){.step = b});
+}
+
 bool lap_steps_conflict(const lap_program *program, int earlier, int later) {
   const instance a = instance_at(program, earlier), b = instance_at(program, later);
   if (a.step->kind == LAP_STEP_SHOW || b.step->kind == LAP_STEP_SHOW) return false;
   return (a.step->ways & b.step->ways) != 0 && conflict(program, &a, &b);
 }
 
-/* Looks back on every way that leads to the step, on each as far as the last barrier. */
-static bool needs_barrier(const lap_program *program, int number) {
+/* Looks back from the run that begins with step `first`, on every way that leads to its step `number`, on
+ * each as far as the last barrier. */
+static bool needs_barrier(const lap_program *program, int first, int number) {
   unsigned open = instance_at(program, number).step->ways;
-  for (int i = number - 1; i >= 0 && open; i--) {
+  for (int i = first - 1; i >= 0 && open; i--) {
     const lap_program_step *before = instance_at(program, i).step;
     if (!(before->ways & open)) continue;
     if (lap_steps_conflict(program, i, number)) return true;
@@ -70,14 +74,16 @@ static bool needs_barrier(const lap_program *program, int number) {
   return false;
 }
 
-/* A kind's steps are asked in every layer that is of it: what stands before the first ones differs. A barrier
+/* A kind's runs are asked in every layer that is of it: what stands before the first ones differs. A barrier
  * that is found late only makes the looks back before it longer than they had to be. */
 void lap_program_derive_barriers(lap_program *program) {
   for (int c = 0; c < program->calls; c++) {
     const lap_program_part *part = &program->part[program->call[c].part];
-    for (int i = 0; i < part->steps; i++) {
-      lap_program_step *step = &program->step[part->first + i];
-      step->barrier = step->barrier || needs_barrier(program, program->call[c].first + i);
+    for (int r = part->first_run; r < part->first_run + part->runs; r++) {
+      const lap_program_run *run = &program->run[r];
+      const int first = program->call[c].first + run->first - part->first;
+      for (int i = 0; i < run->steps && !program->step[run->first].barrier; i++)
+        program->step[run->first].barrier = needs_barrier(program, first, first + i);
     }
   }
 }

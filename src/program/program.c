@@ -114,6 +114,8 @@ static lap_status build(lap_program *program, lap_error *error) {
   lap_program_place(program);
   lap_status status = lap_program_list(program, error);
   if (status != LAP_OK) return status;
+  status = lap_program_derive_runs(program, error);
+  if (status != LAP_OK) return status;
   number_steps(program);
   lap_program_derive_barriers(program);
   return LAP_OK;

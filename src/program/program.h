@@ -2,13 +2,13 @@
  *
  * A step says what it does (kind), what it reads and writes, with which weights and constants, and how its
  * work may be divided. What an emitter turns into text, what `inspect --steps` shows and where threads must
- * wait for each other all come from this list: the order of a layer, its fusions (runs), names and places in
- * the arena are decided here and nowhere else.
+ * wait for each other all come from this list: the order of a layer, names and places in the arena are
+ * decided here and nowhere else, and what shares a parallel run is derived here.
  *
  * Layers that are computed by the same code, but for the bits of their weights, are one kind, and stand in
  * the program once, as a part; so do the beginning (embedding) and the end (norm and head). `call` lists the
- * parts in the order of the pass, each with the numbers of its layer. lap_program_at is the same without
- * parts: the pass as a flat list, step by step. */
+ * parts in the order of the pass, each with the numbers of its layer. A part ends with the norm that the next
+ * one begins with. lap_program_at is the same without parts: the pass as a flat list, step by step. */
 #ifndef LAP_PROGRAM_PROGRAM_H
 #define LAP_PROGRAM_PROGRAM_H
 
@@ -74,12 +74,11 @@ typedef struct lap_operand {
 /* ---- steps ---- */
 
 typedef enum lap_step_kind {
-  LAP_STEP_EMBED,          /* hidden = scale * embed[id], or what the row brings; its RoPE; embedded = hidden,
-                            * in its forms */
-  LAP_STEP_NORM,           /* normed = rms_norm(hidden; vector), in its forms */
-  LAP_STEP_PRODUCT,        /* y = x W^T */
-  LAP_STEP_WRITE_KEYS,     /* k = rope(norm(k)), v = norm(v), into the cache */
-  LAP_STEP_DROP_ROWS,      /* rows of which nothing is wanted leave; if none is left, the pass ends */
+  LAP_STEP_EMBED,      /* hidden = scale * embed[id], or what the row brings; its RoPE; embedded = hidden */
+  LAP_STEP_NORM,       /* normed = rms_norm(hidden; vector), in its forms */
+  LAP_STEP_PRODUCT,    /* y = x W^T */
+  LAP_STEP_WRITE_KEYS, /* k = rope(norm(k)), v = norm(v), into the cache */
+  LAP_STEP_DROP_ROWS,  /* rows of which nothing is wanted leave; if none is left, the pass ends */
   LAP_STEP_ROTATE_QUERIES, /* q = rope(norm(q)) */
   LAP_STEP_ATTEND,         /* q = attention of q over the cache */
   LAP_STEP_QUANTIZE,       /* the forms of floats */
@@ -125,7 +124,8 @@ enum {
 /* Vectors by lap_layer_vector, and these: */
 enum {
   LAP_NO_VECTOR = -1,
-  LAP_VECTOR_FINAL_NORM = LAP_LAYER_VECTORS,
+  LAP_VECTOR_NEXT_NORM =
+      LAP_LAYER_VECTORS, /* the next layer's LAP_INPUT_NORM; after the last, the final norm */
   LAP_VECTOR_PER_LAYER_NORM
 };
 
@@ -143,10 +143,12 @@ enum {
 };
 
 typedef struct lap_program_step {
+  char name[48];
+  const char *formula; /* what begins here, in mathematics; NULL where it goes on with what was begun */
   lap_step_kind kind;
   lap_division division;
   unsigned ways;
-  bool barrier; /* derived: it must wait until every thread has done what stands before it */
+  bool barrier; /* derived: its run must wait until every thread has done what stands before it */
   int reads, writes;
   lap_operand read[LAP_STEP_OPERANDS], write[LAP_STEP_OPERANDS];
   int weight[3];     /* a pair: gate and up; experts: router, gate (with up), down */
@@ -159,11 +161,10 @@ typedef struct lap_program_step {
   const char *shown;                    /* SHOW: under this name */
 } lap_program_step;
 
-/* Steps that are computed in one parallel run, one after the other where they are BY_ROWS. No step of a run
- * but the first needs a barrier. */
+/* Steps that are computed in one parallel run, derived from what they read and write (runs.c): where they are
+ * BY_ROWS one after the other for each row, else beside each other. No step of a run but the first needs a
+ * barrier. */
 typedef struct lap_program_run {
-  char name[64];
-  const char *formula; /* what begins here, in mathematics; NULL where a run goes on with what was begun */
   int first, steps;
 } lap_program_run;
 

@@ -1,8 +1,8 @@
-/* steps.c: the pass of Gemma 4, step by step: the one place that says in which order a layer is computed,
- * which steps share a parallel run, and what each reads and writes.
+/* steps.c: the pass of Gemma 4, step by step: the one place that says in which order a layer is computed, and
+ * what each step reads and writes. Which of them share a parallel run follows from that (runs.c).
  *
- * Read `list_layer`. A step goes into the run that was begun last; while `ways` is narrowed, what is listed
- * belongs to one of the two ways that a pass may go at the last donor. */
+ * Read `list_layer`. While `ways` is narrowed, what is listed belongs to one of the two ways that a pass may
+ * go at the last donor. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,68 +15,51 @@ typedef struct builder {
   lap_program_part *part;
   const lap_layer *layer; /* the first of the kind */
   unsigned ways;
-  int step_room, run_room;
-  bool failed; /* out of memory; what is added then goes into the spare ones */
-  lap_program_step spare_step;
-  lap_program_run spare_run;
+  const char *formula; /* of the step that is listed next */
+  int room;
+  bool failed; /* out of memory; what is added then goes into the spare one */
+  lap_program_step spare;
 } builder;
 
-/* ---- lists that grow ---- */
+/* ---- the list ---- */
 
-/* Room for one more than `used`: `list` itself or a larger one in its place; NULL: there is no memory. */
-static void *with_room(void *list, int used, int *room, size_t bytes) {
-  if (used < *room) return list;
-  void *grown = realloc(list, (size_t)(*room + 64) * bytes);
-  if (grown) *room += 64;
-  return grown;
-}
-
-static lap_program_run *run_of(builder *b) {
-  return b->failed ? &b->spare_run : &b->program->run[b->program->runs - 1];
-}
-
-static void begin_run(builder *b, const char *formula, const char *name, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static void begin_run(builder *b, const char *formula, const char *name, ...) {
+/* Room for one more step. */
+static bool make_room(builder *b) {
   lap_program *program = b->program;
-  va_list arguments;
-  lap_program_run *grown = with_room(program->run, program->runs, &b->run_room, sizeof *grown);
-  if (grown)
-    program->run = grown, program->runs++;
-  else
-    b->failed = true;
-  lap_program_run *run = run_of(b);
-  *run = (lap_program_run){.formula = formula, .first = program->steps};
-  va_start(arguments, name);
-  vsnprintf(run->name, sizeof run->name, name, arguments);
-  va_end(arguments);
-  b->part->runs++;
+  if (program->steps < b->room) return true;
+  const int room = b->room + 64;
+  lap_program_step *grown = realloc(program->step, (size_t)room * sizeof *grown);
+  if (!grown) return false;
+  program->step = grown;
+  b->room = room;
+  return true;
 }
+
+static lap_program_step *add(builder *b, lap_step_kind kind, lap_division division, const char *name, ...)
+    __attribute__((format(printf, 4, 5)));
 
 /* The new step is valid until the next one is added. */
-static lap_program_step *add(builder *b, lap_step_kind kind, lap_division division) {
-  lap_program *program = b->program;
-  lap_program_step *grown = with_room(program->step, program->steps, &b->step_room, sizeof *grown);
-  if (grown)
-    program->step = grown;
-  else
-    b->failed = true;
-  lap_program_step *step = b->failed ? &b->spare_step : &program->step[program->steps++];
+static lap_program_step *add(builder *b, lap_step_kind kind, lap_division division, const char *name, ...) {
+  va_list arguments;
+  b->failed = b->failed || !make_room(b);
+  lap_program_step *step = b->failed ? &b->spare : &b->program->step[b->program->steps++];
   *step = (lap_program_step){.kind = kind,
                              .division = division,
+                             .formula = b->formula,
                              .ways = b->ways,
                              .weight = {LAP_NO_WEIGHT, LAP_NO_WEIGHT, LAP_NO_WEIGHT},
                              .vector = {LAP_NO_VECTOR, LAP_NO_VECTOR},
                              .eps = b->plan->rms_norm_eps};
-  run_of(b)->steps++;
+  va_start(arguments, name);
+  vsnprintf(step->name, sizeof step->name, name, arguments);
+  va_end(arguments);
+  b->formula = NULL;
   b->part->steps++;
   return step;
 }
 
 static void begin_part(builder *b, lap_program_part *part) {
   b->part = part;
-  part->first_run = b->program->runs;
   part->first = b->program->steps;
   b->layer = part->layer < 0 ? NULL : &b->plan->layer[part->layer];
   b->ways = LAP_WAYS;
@@ -162,45 +145,46 @@ static void reads_rope(lap_program_step *step) {
   reads(step, full ? LAP_BUFFER_SINE_FULL : LAP_BUFFER_SINE_SLIDING, step->heads.pairs);
 }
 
-static void add_norm_step(builder *b, int vector, lap_product_input input) {
-  lap_program_step *step = add(b, LAP_STEP_NORM, LAP_BY_ROWS);
+static void list_norm(builder *b, const char *name, int vector, lap_product_input input) {
+  lap_program_step *step = add(b, LAP_STEP_NORM, LAP_BY_ROWS, "norm_%s", name);
   step->vector[0] = vector;
   reads(step, LAP_BUFFER_HIDDEN, b->plan->hidden_size);
   writes(step, LAP_BUFFER_NORMED, b->plan->hidden_size);
   if (input) writes_forms(step, input, b->plan->hidden_size);
 }
 
-static void add_product(builder *b, int weight, lap_buffer x, lap_product_input input, lap_buffer y) {
+static void list_product(builder *b, const char *name, int weight, lap_buffer x, lap_product_input input,
+                         lap_buffer y) {
   const lap_linear *linear = lap_program_linear(b->program, b->part->layer, weight);
-  lap_program_step *step = add(b, LAP_STEP_PRODUCT, LAP_BY_OUTPUTS);
+  lap_program_step *step = add(b, LAP_STEP_PRODUCT, LAP_BY_OUTPUTS, "%s", name);
   step->weight[0] = weight;
   reads_input(b, step, x, input, linear->in_features);
   writes(step, y, weight == LAP_WEIGHT_PER_LAYER_ROWS ? b->plan->per_layer_width : linear->out_features);
 }
 
-static void add_quantize(builder *b, lap_buffer x, lap_product_input input, int32_t width) {
-  lap_program_step *step = add(b, LAP_STEP_QUANTIZE, LAP_BY_ROWS);
+static void list_quantize(builder *b, const char *name, lap_buffer x, lap_product_input input,
+                          int32_t width) {
+  lap_program_step *step = add(b, LAP_STEP_QUANTIZE, LAP_BY_ROWS, "quantize_%s", name);
   reads(step, x, width);
   writes_forms(step, input, width);
 }
 
 /* Back to the stream. */
-static void add_back(builder *b, int vector) {
-  lap_program_step *step = add(b, LAP_STEP_ADD_NORM, LAP_BY_ROWS);
+static void list_add(builder *b, const char *name, int vector) {
+  lap_program_step *step = add(b, LAP_STEP_ADD_NORM, LAP_BY_ROWS, "add_%s", name);
   step->vector[0] = vector;
   changes(step, LAP_BUFFER_OUTPUT, b->plan->hidden_size);
   changes(step, LAP_BUFFER_HIDDEN, b->plan->hidden_size);
 }
 
-static void add_scale(builder *b) {
-  lap_program_step *step = add(b, LAP_STEP_SCALE, LAP_BY_ROWS);
+static void list_scale(builder *b) {
+  lap_program_step *step = add(b, LAP_STEP_SCALE, LAP_BY_ROWS, "scale");
   step->vector[0] = LAP_LAYER_SCALAR;
   changes(step, LAP_BUFFER_HIDDEN, b->plan->hidden_size);
 }
 
 static void show(builder *b, const char *name, lap_buffer buffer, int32_t width) {
-  begin_run(b, NULL, "show_%s", name);
-  lap_program_step *step = add(b, LAP_STEP_SHOW, LAP_BY_ONE);
+  lap_program_step *step = add(b, LAP_STEP_SHOW, LAP_BY_ONE, "show_%s", name);
   step->shown = name;
   reads(step, buffer, width);
 }
@@ -212,31 +196,33 @@ static const char *formula_of_input(const lap_layer *layer) {
   return layer->k_eq_v ? "k (v is the same), q = W norm(h)" : "k, v, q = W norm(h)";
 }
 
-static void list_norm_input(builder *b, const char *formula) {
-  begin_run(b, formula, "norm_input");
-  add_norm_step(b, LAP_INPUT_NORM, LAP_INPUT_NORMED);
+/* The norm with which the next layer, or the end of the pass, begins: each row's own, so that it goes on
+ * where this layer ends. */
+static void list_next_norm(builder *b) {
+  list_norm(b, "next", LAP_VECTOR_NEXT_NORM, LAP_INPUT_NORMED);
 }
 
-static void add_key_products(builder *b) {
-  add_product(b, LAP_K_PROJ, LAP_BUFFER_NORMED, LAP_INPUT_NORMED, LAP_BUFFER_KEY);
-  if (!b->layer->k_eq_v) add_product(b, LAP_V_PROJ, LAP_BUFFER_NORMED, LAP_INPUT_NORMED, LAP_BUFFER_VALUE);
+static void list_key_products(builder *b) {
+  list_product(b, "key", LAP_K_PROJ, LAP_BUFFER_NORMED, LAP_INPUT_NORMED, LAP_BUFFER_KEY);
+  if (!b->layer->k_eq_v)
+    list_product(b, "value", LAP_V_PROJ, LAP_BUFFER_NORMED, LAP_INPUT_NORMED, LAP_BUFFER_VALUE);
 }
 
 /* The projection of the per-layer input reads the embedding, so it can run beside the first products. */
-static void add_query_products(builder *b) {
-  add_product(b, LAP_Q_PROJ, LAP_BUFFER_NORMED, LAP_INPUT_NORMED, LAP_BUFFER_QUERY);
+static void list_query_products(builder *b) {
+  list_product(b, "query", LAP_Q_PROJ, LAP_BUFFER_NORMED, LAP_INPUT_NORMED, LAP_BUFFER_QUERY);
   if (b->plan->per_layer_width)
-    add_product(b, LAP_WEIGHT_PER_LAYER_ROWS, LAP_BUFFER_EMBEDDED, LAP_INPUT_EMBEDDED, LAP_BUFFER_PLI);
+    list_product(b, "per_layer_rows", LAP_WEIGHT_PER_LAYER_ROWS, LAP_BUFFER_EMBEDDED, LAP_INPUT_EMBEDDED,
+                 LAP_BUFFER_PLI);
 }
 
-static void list_write_keys(builder *b, const char *formula) {
+static void list_keys(builder *b) {
   const int32_t width = b->layer->kv_heads * b->layer->head_dim;
   const lap_heads heads = heads_of(b);
   char cache[LAP_CACHE_WORD_BYTES];
   lap_cache_word(&heads, cache);
-  begin_run(b, formula, "keys_%s_%s%s", lap_attention_name(heads.attention), cache,
-            heads.k_eq_v ? "_k_is_v" : "");
-  lap_program_step *step = add(b, LAP_STEP_WRITE_KEYS, LAP_BY_ROWS);
+  lap_program_step *step = add(b, LAP_STEP_WRITE_KEYS, LAP_BY_ROWS, "keys_%s_%s%s",
+                               lap_attention_name(heads.attention), cache, heads.k_eq_v ? "_k_is_v" : "");
   step->heads = heads;
   step->vector[0] = LAP_K_NORM;
   changes(step, LAP_BUFFER_KEY, width);
@@ -249,60 +235,61 @@ static void list_write_keys(builder *b, const char *formula) {
 static void list_drop_rows(builder *b) {
   const lap_plan *plan = b->plan;
   const int32_t sliding = plan->rope[LAP_SLIDING].rotated_pairs, full = plan->rope[LAP_FULL].rotated_pairs;
-  begin_run(b, NULL, "drop_rows");
-  lap_program_step *step = add(b, LAP_STEP_DROP_ROWS, LAP_BY_ONE);
+  lap_program_step *step = add(b, LAP_STEP_DROP_ROWS, LAP_BY_ONE, "drop_rows");
   changes(step, LAP_BUFFER_HIDDEN, plan->hidden_size);
   changes(step, LAP_BUFFER_COSINE_SLIDING, sliding);
   changes(step, LAP_BUFFER_SINE_SLIDING, sliding);
   changes(step, LAP_BUFFER_COSINE_FULL, full);
   changes(step, LAP_BUFFER_SINE_FULL, full);
-  if (plan->per_layer_width) {
-    changes(step, LAP_BUFFER_EMBEDDED, plan->hidden_size);
-    writes_forms(step, LAP_INPUT_EMBEDDED, plan->hidden_size); /* they lie as the number of rows says */
-  }
+  if (plan->per_layer_width) changes(step, LAP_BUFFER_EMBEDDED, plan->hidden_size);
 }
 
-/* All later layers read what the last donor stores: a pass may go on with few rows from there. */
-static void list_last_donor(builder *b) {
-  b->ways = LAP_WAY_ROWS_LEAVE;
-  begin_run(b, NULL, "key_products");
-  add_key_products(b);
-  list_write_keys(b, NULL);
-  list_drop_rows(b);
-  list_norm_input(b, NULL);
-  begin_run(b, NULL, "query_products");
-  add_query_products(b);
-  b->ways = LAP_WAY_ALL_STAY;
-  begin_run(b, NULL, "input_products");
-  add_key_products(b);
-  add_query_products(b);
-  list_write_keys(b, NULL);
-  b->ways = LAP_WAYS;
-}
-
-static void list_input_products(builder *b) {
-  begin_run(b, NULL, "input_products");
-  if (!b->layer->sharer) add_key_products(b);
-  add_query_products(b);
-  if (!b->layer->sharer)
-    list_write_keys(b, "k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q))");
+static void list_quantize_embedding(builder *b) {
+  if (b->plan->per_layer_width)
+    list_quantize(b, "embedding", LAP_BUFFER_EMBEDDED, LAP_INPUT_EMBEDDED, b->plan->hidden_size);
 }
 
 static void list_queries(builder *b) {
-  begin_run(b, NULL, "queries_%s", lap_attention_name(b->layer->attention));
-  lap_program_step *step = add(b, LAP_STEP_ROTATE_QUERIES, LAP_BY_ROWS);
+  lap_program_step *step =
+      add(b, LAP_STEP_ROTATE_QUERIES, LAP_BY_ROWS, "queries_%s", lap_attention_name(b->layer->attention));
   step->heads = heads_of(b);
   step->vector[0] = LAP_Q_NORM;
   changes(step, LAP_BUFFER_QUERY, b->layer->heads * b->layer->head_dim);
   reads_rope(step);
 }
 
+/* Products, keys and queries of rows that all stay. */
+static void list_input(builder *b) {
+  if (!b->layer->sharer) list_key_products(b);
+  list_query_products(b);
+  b->formula = b->layer->sharer ? "q = rope(norm(q))"
+                                : "k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q))";
+  if (!b->layer->sharer) list_keys(b);
+  list_queries(b);
+}
+
+/* All later layers read what the last donor stores: a pass may go on with few rows from there. How forms lie
+ * depends on the number of rows, so those that stay are made again. */
+static void list_last_donor(builder *b) {
+  b->ways = LAP_WAY_ROWS_LEAVE;
+  list_key_products(b);
+  list_keys(b);
+  list_drop_rows(b);
+  list_quantize_embedding(b);
+  list_norm(b, "input", LAP_INPUT_NORM, LAP_INPUT_NORMED);
+  list_query_products(b);
+  list_queries(b);
+  b->ways = LAP_WAY_ALL_STAY;
+  list_input(b);
+  b->ways = LAP_WAYS;
+}
+
 static void list_attend(builder *b) {
   const lap_heads heads = heads_of(b);
   char cache[LAP_CACHE_WORD_BYTES];
   lap_cache_word(&heads, cache);
-  begin_run(b, NULL, "attend_%s_%s", lap_attention_name(heads.attention), cache);
-  lap_program_step *step = add(b, LAP_STEP_ATTEND, LAP_BY_TILES);
+  lap_program_step *step =
+      add(b, LAP_STEP_ATTEND, LAP_BY_TILES, "attend_%s_%s", lap_attention_name(heads.attention), cache);
   step->heads = heads;
   changes(step, LAP_BUFFER_QUERY, heads.heads * heads.head_dim);
   reads(step, LAP_BUFFER_CACHE, heads.kv_heads * heads.head_dim);
@@ -310,28 +297,23 @@ static void list_attend(builder *b) {
 }
 
 static void list_attention(builder *b) {
-  const int32_t width = b->layer->heads * b->layer->head_dim;
-  list_norm_input(b, formula_of_input(b->layer));
+  b->formula = formula_of_input(b->layer);
   if (b->part->layer == b->program->last_donor)
     list_last_donor(b);
   else
-    list_input_products(b);
-  list_queries(b);
+    list_input(b);
   list_attend(b);
-  begin_run(b, "h = h + norm(W attention)", "quantize_attention_%d", width);
-  add_quantize(b, LAP_BUFFER_QUERY, LAP_INPUT_ATTENTION, width);
-  begin_run(b, NULL, "attention_back");
-  add_product(b, LAP_O_PROJ, LAP_BUFFER_QUERY, LAP_INPUT_ATTENTION, LAP_BUFFER_OUTPUT);
-  begin_run(b, NULL, "add_attention");
-  add_back(b, LAP_POST_ATTENTION_NORM);
-  add_norm_step(b, LAP_PRE_FEEDFORWARD_NORM, LAP_INPUT_NORMED);
+  b->formula = "h = h + norm(W attention)";
+  list_quantize(b, "attention", LAP_BUFFER_QUERY, LAP_INPUT_ATTENTION, b->layer->heads * b->layer->head_dim);
+  list_product(b, "attention_back", LAP_O_PROJ, LAP_BUFFER_QUERY, LAP_INPUT_ATTENTION, LAP_BUFFER_OUTPUT);
+  list_add(b, "attention", LAP_POST_ATTENTION_NORM);
 }
 
 /* ---- feed-forward ---- */
 
 static void list_gate_up(builder *b) {
-  begin_run(b, "h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h)", "gate_up");
-  lap_program_step *step = add(b, LAP_STEP_PAIR, LAP_BY_OUTPUTS);
+  b->formula = "h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h)";
+  lap_program_step *step = add(b, LAP_STEP_PAIR, LAP_BY_OUTPUTS, "gate_up");
   step->weight[0] = LAP_GATE_PROJ;
   step->weight[1] = LAP_UP_PROJ;
   reads_input(b, step, LAP_BUFFER_NORMED, LAP_INPUT_NORMED, b->plan->hidden_size);
@@ -341,10 +323,8 @@ static void list_gate_up(builder *b) {
 
 static void list_experts(builder *b) {
   const lap_plan *plan = b->plan;
-  begin_run(b, "and the experts' sum, over a norm of its own", "norm_experts");
-  add_norm_step(b, LAP_PRE_FEEDFORWARD_NORM_2, LAP_INPUT_NONE);
-  begin_run(b, NULL, "experts");
-  lap_program_step *step = add(b, LAP_STEP_EXPERTS, LAP_BY_STAGES);
+  b->formula = "and the experts' sum, over a norm of its own";
+  lap_program_step *step = add(b, LAP_STEP_EXPERTS, LAP_BY_STAGES, "experts");
   step->weight[0] = LAP_ROUTER;
   step->weight[1] = LAP_EXPERT_GATE;
   step->weight[2] = LAP_EXPERT_DOWN;
@@ -358,35 +338,34 @@ static void list_experts(builder *b) {
   writes(step, LAP_BUFFER_EXPERTS, 0);
 }
 
-static void add_join_experts(builder *b) {
-  lap_program_step *step = add(b, LAP_STEP_JOIN_EXPERTS, LAP_BY_ROWS);
+static void list_join_experts(builder *b) {
+  lap_program_step *step = add(b, LAP_STEP_JOIN_EXPERTS, LAP_BY_ROWS, "join_experts");
   step->vector[0] = LAP_POST_FEEDFORWARD_NORM_1;
   step->vector[1] = LAP_POST_FEEDFORWARD_NORM_2;
   changes(step, LAP_BUFFER_OUTPUT, b->plan->hidden_size);
   changes(step, LAP_BUFFER_NORMED, b->plan->hidden_size);
 }
 
-/* Where no per-layer input follows, the layer ends here. */
+/* The experts read floats in the place of those that feed-forward reads: where that reads forms alone, both
+ * are made at once. */
 static void list_feed_forward(builder *b) {
-  const lap_layer *layer = b->layer;
-  const bool ends = b->plan->per_layer_width == 0, scales = ends && layer->has_layer_scalar;
+  const bool moe = b->layer->moe;
+  const bool at_once = !has_format(b, LAP_GATE_PROJ, true) && !has_format(b, LAP_UP_PROJ, true);
+  list_norm(b, "feed_forward", LAP_PRE_FEEDFORWARD_NORM, LAP_INPUT_NORMED);
+  if (moe && at_once) list_norm(b, "experts", LAP_PRE_FEEDFORWARD_NORM_2, LAP_INPUT_NONE);
   list_gate_up(b);
-  begin_run(b, NULL, "down");
-  add_product(b, LAP_DOWN_PROJ, LAP_BUFFER_GATE, LAP_INPUT_MLP, LAP_BUFFER_OUTPUT);
-  if (layer->moe) list_experts(b);
-  begin_run(b, NULL, "add_feed_forward%s%s", layer->moe ? "_and_experts" : "", scales ? "_scaled" : "");
-  if (layer->moe) add_join_experts(b);
-  add_back(b, LAP_POST_FEEDFORWARD_NORM);
-  if (scales) add_scale(b);
-  if (!ends) add_quantize(b, LAP_BUFFER_HIDDEN, LAP_INPUT_NORMED, b->plan->hidden_size);
+  list_product(b, "down", LAP_DOWN_PROJ, LAP_BUFFER_GATE, LAP_INPUT_MLP, LAP_BUFFER_OUTPUT);
+  if (moe && !at_once) list_norm(b, "experts", LAP_PRE_FEEDFORWARD_NORM_2, LAP_INPUT_NONE);
+  if (moe) list_experts(b);
+  if (moe) list_join_experts(b);
+  list_add(b, "feed_forward", LAP_POST_FEEDFORWARD_NORM);
 }
 
 /* ---- per-layer input ---- */
 
 static void list_gate_per_layer(builder *b) {
   const lap_plan *plan = b->plan;
-  begin_run(b, NULL, "gate_per_layer_input");
-  lap_program_step *step = add(b, LAP_STEP_PER_LAYER_GATE, LAP_BY_ROWS);
+  lap_program_step *step = add(b, LAP_STEP_PER_LAYER_GATE, LAP_BY_ROWS, "gate_per_layer_input");
   step->weight[0] = LAP_WEIGHT_EMBED_PER_LAYER;
   step->vector[0] = LAP_VECTOR_PER_LAYER_NORM;
   step->scale[0] = plan->per_layer_embed_scale;
@@ -397,19 +376,15 @@ static void list_gate_per_layer(builder *b) {
 }
 
 static void list_per_layer_input(builder *b) {
-  const bool scales = b->layer->has_layer_scalar;
-  begin_run(b,
-            scales ? "h = scalar * (h + norm(W_back (gelu(W_gate h) * pli)))"
-                   : "h = (h + norm(W_back (gelu(W_gate h) * pli)))",
-            "per_layer_gate");
-  add_product(b, LAP_PLI_GATE, LAP_BUFFER_HIDDEN, LAP_INPUT_NORMED, LAP_BUFFER_GATE);
+  list_quantize(b, "stream", LAP_BUFFER_HIDDEN, LAP_INPUT_NORMED, b->plan->hidden_size);
+  b->formula = b->layer->has_layer_scalar ? "h = scalar * (h + norm(W_back (gelu(W_gate h) * pli)))"
+                                          : "h = h + norm(W_back (gelu(W_gate h) * pli))";
+  list_product(b, "per_layer_gate", LAP_PLI_GATE, LAP_BUFFER_HIDDEN, LAP_INPUT_NORMED, LAP_BUFFER_GATE);
   list_gate_per_layer(b);
   show(b, "per_layer_input", LAP_BUFFER_PLI, b->plan->per_layer_width);
-  begin_run(b, NULL, "per_layer_back");
-  add_product(b, LAP_PLI_PROJECTION, LAP_BUFFER_GATE, LAP_INPUT_PER_LAYER, LAP_BUFFER_OUTPUT);
-  begin_run(b, NULL, "add_per_layer_input%s", scales ? "_scaled" : "");
-  add_back(b, LAP_POST_PLI_NORM);
-  if (scales) add_scale(b);
+  list_product(b, "per_layer_back", LAP_PLI_PROJECTION, LAP_BUFFER_GATE, LAP_INPUT_PER_LAYER,
+               LAP_BUFFER_OUTPUT);
+  list_add(b, "per_layer_input", LAP_POST_PLI_NORM);
 }
 
 /* ---- parts ---- */
@@ -418,13 +393,14 @@ static void list_layer(builder *b) {
   list_attention(b);
   list_feed_forward(b);
   if (b->plan->per_layer_width) list_per_layer_input(b);
+  if (b->layer->has_layer_scalar) list_scale(b);
   show(b, "layer", LAP_BUFFER_HIDDEN, b->plan->hidden_size);
+  list_next_norm(b);
 }
 
 static void list_beginning(builder *b) {
   const lap_plan *plan = b->plan;
-  begin_run(b, NULL, "embed");
-  lap_program_step *step = add(b, LAP_STEP_EMBED, LAP_BY_ROWS);
+  lap_program_step *step = add(b, LAP_STEP_EMBED, LAP_BY_ROWS, "embed");
   step->weight[0] = LAP_WEIGHT_EMBED;
   step->scale[0] = plan->embed_scale;
   writes(step, LAP_BUFFER_HIDDEN, plan->hidden_size);
@@ -432,24 +408,19 @@ static void list_beginning(builder *b) {
   writes(step, LAP_BUFFER_SINE_SLIDING, plan->rope[LAP_SLIDING].rotated_pairs);
   writes(step, LAP_BUFFER_COSINE_FULL, plan->rope[LAP_FULL].rotated_pairs);
   writes(step, LAP_BUFFER_SINE_FULL, plan->rope[LAP_FULL].rotated_pairs);
-  if (plan->per_layer_width) {
-    writes(step, LAP_BUFFER_EMBEDDED, plan->hidden_size);
-    writes_forms(step, LAP_INPUT_EMBEDDED, plan->hidden_size);
-  }
+  if (plan->per_layer_width) writes(step, LAP_BUFFER_EMBEDDED, plan->hidden_size);
+  list_quantize_embedding(b);
   show(b, "embedding", LAP_BUFFER_HIDDEN, plan->hidden_size);
+  list_next_norm(b);
 }
 
 static void list_end(builder *b) {
   const lap_plan *plan = b->plan;
-  begin_run(b, NULL, "norm_final");
-  add_norm_step(b, LAP_VECTOR_FINAL_NORM, LAP_INPUT_NORMED);
   show(b, "final_norm", LAP_BUFFER_NORMED, plan->hidden_size);
-  begin_run(b, NULL, "give_hidden");
-  lap_program_step *step = add(b, LAP_STEP_GIVE_HIDDEN, LAP_BY_ONE);
+  lap_program_step *step = add(b, LAP_STEP_GIVE_HIDDEN, LAP_BY_ONE, "give_hidden");
   reads(step, LAP_BUFFER_NORMED, plan->hidden_size);
   writes(step, LAP_BUFFER_GIVEN, plan->hidden_size);
-  begin_run(b, NULL, "head");
-  step = add(b, LAP_STEP_HEAD, LAP_BY_OUTPUTS);
+  step = add(b, LAP_STEP_HEAD, LAP_BY_OUTPUTS, "head");
   step->weight[0] = LAP_WEIGHT_HEAD;
   step->scale[0] = plan->final_logit_softcapping;
   reads_input(b, step, LAP_BUFFER_NORMED, LAP_INPUT_NORMED, plan->hidden_size);

@@ -87,8 +87,8 @@ const char *lap_program_weight_name(int weight) {
 
 const char *lap_program_vector_name(int vector) {
   switch (vector) {
-    case LAP_VECTOR_FINAL_NORM:
-      return "norm.weight";
+    case LAP_VECTOR_NEXT_NORM:
+      return "input_layernorm.weight of the next layer, or norm.weight";
     case LAP_VECTOR_PER_LAYER_NORM:
       return "per_layer_projection_norm.weight";
     default:

@@ -193,7 +193,7 @@ static void expect_runs_whole(lap_program *program, const char *name) {
     steps += run->steps;
     for (int i = 1; i < run->steps; i++) {
       const lap_program_step *step = &program->step[run->first + i];
-      if (step->barrier) fail_msg("%s: a step in the middle of %s needs a barrier", name, run->name);
+      if (step->barrier) fail_msg("%s: %s, in the middle of a run, needs a barrier", name, step->name);
       assert_int_equal(step->ways, program->step[run->first].ways);
     }
   }
@@ -203,6 +203,110 @@ static void expect_runs_whole(lap_program *program, const char *name) {
 static void no_barrier_falls_into_a_run(void **state) {
   (void)state;
   for_each_program(expect_runs_whole);
+}
+
+/* ---- runs ---- */
+
+/* A run of the pass: its first step by number, and where the next one begins. */
+typedef struct flat_run {
+  int first, end;
+} flat_run;
+
+/* The runs that a pass goes through on this way, but for those that only show rows. */
+static int list_runs(const lap_program *program, unsigned way, flat_run *list) {
+  int count = 0;
+  for (int c = 0; c < program->calls; c++) {
+    const lap_program_part *part = &program->part[program->call[c].part];
+    for (int r = part->first_run; r < part->first_run + part->runs; r++) {
+      const lap_program_run *run = &program->run[r];
+      const int first = program->call[c].first + run->first - part->first;
+      if ((program->step[run->first].ways & way) && program->step[run->first].kind != LAP_STEP_SHOW)
+        list[count++] = (flat_run){first, first + run->steps};
+    }
+  }
+  return count;
+}
+
+static const lap_program_step *step_at(const lap_program *program, int number) {
+  const lap_program_call *call;
+  return lap_program_at(program, number, &call);
+}
+
+/* True if two tasks of different steps of [first, end) clash. */
+static bool steps_clash(const lap_program *program, int first, int end) {
+  static access list[MOST];
+  int count = 0;
+  for (int number = first; number < end; number++) {
+    if (step_at(program, number)->kind == LAP_STEP_SHOW) continue;
+    assert_true(count + 2 * LAP_STEP_OPERANDS * ROWS <= MOST);
+    count += list_accesses(program, number, list + count);
+  }
+  for (int i = 0; i < count; i++)
+    for (int j = 0; j < i; j++)
+      if (list[i].step != list[j].step && clash(&list[j], &list[i])) return true;
+  return false;
+}
+
+static bool can_share(const lap_program_step *a, const lap_program_step *b) {
+  const bool rows = a->division == LAP_BY_ROWS && b->division == LAP_BY_ROWS;
+  return (rows || (a->kind == LAP_STEP_PRODUCT && b->kind == LAP_STEP_PRODUCT)) && a->ways == b->ways;
+}
+
+/* No step of a run clashes with another of it, and no run could have been one with that before it, not even
+ * across the border of two layers. */
+static void expect_runs_as_long_as_they_can_be(lap_program *program, const char *name) {
+  flat_run *list = calloc((size_t)program->length, sizeof *list);
+  assert_non_null(list);
+  for (unsigned way = LAP_WAY_ALL_STAY; way <= LAP_WAY_ROWS_LEAVE; way <<= 1) {
+    const int count = list_runs(program, way, list);
+    for (int i = 0; i < count; i++) {
+      const lap_program_step *first = step_at(program, list[i].first);
+      for (int number = list[i].first; number < list[i].end; number++)
+        assert_true(can_share(first, step_at(program, number)) || list[i].end == list[i].first + 1);
+      if (steps_clash(program, list[i].first, list[i].end))
+        fail_msg("%s: the run of '%s' clashes with itself", name, first->name);
+      if (i == 0 || !can_share(step_at(program, list[i - 1].first), first)) continue;
+      if (!steps_clash(program, list[i - 1].first, list[i].end))
+        fail_msg("%s: the run of '%s' could be one with that of '%s' before it", name, first->name,
+                 step_at(program, list[i - 1].first)->name);
+    }
+  }
+  free(list);
+}
+
+static void a_run_has_no_clash_and_is_as_long_as_it_can_be(void **state) {
+  (void)state;
+  for_each_program(expect_runs_as_long_as_they_can_be);
+}
+
+/* Whoever watches sees the same rows as if the steps came one after the other as they are listed: what a step
+ * shows is not written between the step that made it and the one that shows it. The last to write each buffer
+ * is known from the formulas. */
+static void what_is_shown_is_what_was_made_last(void **state) {
+  (void)state;
+  static const struct {
+    const char *shown;
+    const char *maker;
+  } expected[] = {{"embedding", "embed"},
+                  {"per_layer_input", "gate_per_layer_input"},
+                  {"layer", "scale"},
+                  {"final_norm", "norm_next"}};
+  lap_plan *plan = plan_of_size("e4b", LAP_KV_CONFIG);
+  lap_program *program = program_of(plan);
+  const lap_program_step *writer[LAP_BUFFERS] = {NULL};
+  int shows = 0;
+  for (int number = 0; number < program->length; number++) {
+    const lap_program_step *step = step_at(program, number);
+    for (int i = 0; i < step->writes; i++) writer[step->write[i].buffer] = step;
+    for (size_t i = 0; step->kind == LAP_STEP_SHOW && i < sizeof expected / sizeof *expected; i++) {
+      if (strcmp(step->shown, expected[i].shown) != 0) continue;
+      assert_string_equal(writer[step->read[0].buffer]->name, expected[i].maker);
+      shows++;
+    }
+  }
+  assert_int_equal(shows, 2 + 2 * plan->layers);
+  lap_program_free(program);
+  lap_plan_free(plan);
 }
 
 /* ---- buffers ---- */
@@ -286,7 +390,9 @@ static void expect_modules(lap_program *program, const char *name) {
       if (step->weight[i] >= 0 && step->weight[i] < LAP_LAYER_LINEARS)
         linears[call->layer][step->weight[i]]++;
     for (int i = 0; i < 2; i++)
-      if (step->vector[i] >= 0 && step->vector[i] < LAP_LAYER_VECTORS)
+      if (step->vector[i] == LAP_VECTOR_NEXT_NORM && call->layer + 1 < plan->layers)
+        vectors[call->layer + 1][LAP_INPUT_NORM]++;
+      else if (step->vector[i] >= 0 && step->vector[i] < LAP_LAYER_VECTORS)
         vectors[call->layer][step->vector[i]]++;
   }
   for (int layer = 0; layer < plan->layers; layer++) {
@@ -315,7 +421,6 @@ static void a_layer_of_e4b_waits_thirteen_times(void **state) {
     lap_step_kind kind;
     bool waits;
   } expected[] = {
-      {LAP_STEP_NORM, false}, /* goes on with the rows of the layer before */
       {LAP_STEP_PRODUCT, true},  {LAP_STEP_PRODUCT, false},       {LAP_STEP_PRODUCT, false},
       {LAP_STEP_PRODUCT, false}, {LAP_STEP_WRITE_KEYS, true},     {LAP_STEP_ROTATE_QUERIES, false},
       {LAP_STEP_ATTEND, true},   {LAP_STEP_QUANTIZE, true},       {LAP_STEP_PRODUCT, true},
@@ -323,6 +428,7 @@ static void a_layer_of_e4b_waits_thirteen_times(void **state) {
       {LAP_STEP_PRODUCT, true},  {LAP_STEP_ADD_NORM, true},       {LAP_STEP_QUANTIZE, false},
       {LAP_STEP_PRODUCT, true},  {LAP_STEP_PER_LAYER_GATE, true}, {LAP_STEP_SHOW, false},
       {LAP_STEP_PRODUCT, true},  {LAP_STEP_ADD_NORM, true},       {LAP_STEP_SCALE, false},
+      {LAP_STEP_NORM, false}, /* of the next layer */
       {LAP_STEP_SHOW, false}};
   lap_plan *plan = plan_of_size("e4b", LAP_KV_CONFIG);
   lap_program *program = program_of(plan);
@@ -335,12 +441,12 @@ static void a_layer_of_e4b_waits_thirteen_times(void **state) {
   }
   const lap_program_counts counts = lap_program_count(program, 2, 1);
   assert_int_equal(counts.steps, 21);
-  assert_int_equal(counts.runs, 15);
+  assert_int_equal(counts.runs, 13);
   assert_int_equal(counts.barriers, 13);
-  /* 24 donors, 18 sharers, which write no keys; the embedding; a norm, hidden rows and the head. */
+  /* 42 layers; the embedding, and the head. */
   const lap_program_counts all = lap_program_count(program, 0, program->calls);
-  assert_int_equal(all.runs, 24 * 15 + 18 * 14 + 3);
-  assert_int_equal(all.barriers, 42 * 13 + 2);
+  assert_int_equal(all.runs, 42 * 13 + 2);
+  assert_int_equal(all.barriers, 42 * 13 + 1);
   lap_program_free(program);
   lap_plan_free(plan);
 }
@@ -394,6 +500,8 @@ int main(void) {
       cmocka_unit_test(no_step_runs_beside_what_it_depends_on),
       cmocka_unit_test(without_any_of_the_barriers_something_would),
       cmocka_unit_test(no_barrier_falls_into_a_run),
+      cmocka_unit_test(a_run_has_no_clash_and_is_as_long_as_it_can_be),
+      cmocka_unit_test(what_is_shown_is_what_was_made_last),
       cmocka_unit_test(what_is_read_was_written_and_is_still_there),
       cmocka_unit_test(the_monolith_asks_for_the_same_bytes_a_row),
       cmocka_unit_test(every_module_of_the_plan_has_one_step),
