@@ -428,7 +428,8 @@ static void attention(lap_pass *pass, const arena *a, int index) {
     norm(pass, a->hidden, w->vector[LAP_INPUT_NORM], a->normed, &normed);
   }
   make_queries(pass, a, index);
-  lap_run_attention(attend_shape(layer, 0, 0), &attend_code, pass, &a->attention, a->query, layer->cache);
+  lap_run_attention(attend_shape(layer, 0, 0), &attend_code, pass, &a->attention, a->query, NULL,
+                    layer->cache);
   const lap_input attended =
       input_of(pass, width, lap_plan_get_forms(pass->plan).attention, a->query, a->query_forms);
   quantize(pass, a->query, &attended);

@@ -423,8 +423,9 @@ const char *lap_emit_shape(lap_emitter *e, const lap_program_step *step) {
   lap_text_add(
       &text,
       "(void) {\n  return (lap_attend_shape){.heads = %d, .kv_heads = %d, .head_dim = %d, .window = %d, "
-      ".bits = %d, .group_size = %d};\n}\n",
-      heads->heads, heads->kv_heads, heads->head_dim, heads->window, heads->bits, heads->group_size);
+      ".bits = %d, .group_size = %d, .forms = %s};\n}\n",
+      heads->heads, heads->kv_heads, heads->head_dim, heads->window, heads->bits, heads->group_size,
+      writes(step, LAP_BUFFER_QUERY_FORMS) ? "ATTENTION_FORMS" : "0");
   return lap_writer_function(&e->writer, LAP_SECTION_ATTENTION, "LAP_INLINE lap_attend_shape ", name, &text);
 }
 
@@ -445,9 +446,9 @@ static const char *define_attention(lap_emitter *e, const lap_program_step *step
   snprintf(name, sizeof name, "attend_%s", shape);
   lap_text_add(
       &run,
-      "(const lap_step *s) {\n"
+      "(const lap_step *s, const lap_input *output) {\n"
       "  static const lap_attend_code code = {LAP_ATTENTION_TILED, %s, %s};\n"
-      "  lap_run_attention(%s(), &code, s->pass, &s->attention, lap_at(s, AT_QUERY), s->cache);\n}\n",
+      "  lap_run_attention(%s(), &code, s->pass, &s->attention, lap_at(s, AT_QUERY), output, s->cache);\n}\n",
       tile_name, fold_name, shape);
   return lap_writer_function(&e->writer, LAP_SECTION_ATTENTION, "static void ", name, &run);
 }
@@ -517,7 +518,15 @@ static void run_pair(lap_emitter *e, const lap_program_run *run, lap_text *out) 
 }
 
 static void run_attend(lap_emitter *e, const lap_program_run *run, lap_text *out) {
-  lap_text_add(out, "%s%s(s);\n", e->indent, define_attention(e, &e->program->step[run->first]));
+  const lap_program_step *step = &e->program->step[run->first];
+  const bool forms = writes(step, LAP_BUFFER_QUERY_FORMS);
+  if (forms)
+    set_wide(e,
+             &(lap_operand){.buffer = LAP_BUFFER_QUERY,
+                            .width = step->heads.heads * step->heads.head_dim,
+                            .forms = LAP_INPUT_ATTENTION},
+             out);
+  lap_text_add(out, "%s%s(s, %s);\n", e->indent, define_attention(e, step), forms ? "&wide" : "NULL");
 }
 
 static void define_drop_rows(lap_emitter *e, const lap_program_step *step) {

@@ -125,12 +125,6 @@ static void keys_sliding_g64b4_queries_sliding(void *context, int row) {
   queries_sliding(context, row);
 }
 
-static void quantize_attention(void *context, int row) {
-  const lap_step *s = context;
-  const lap_input input = lap_input_at(s, 4096, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
-  lap_input_fill(4096, ATTENTION_FORMS, lap_row_at(s, AT_QUERY, 4096, row), &input, row);
-}
-
 static void add_attention(void *context, int row) {
   const lap_step *s = context;
   lap_row_add_norm(HIDDEN, EPS, lap_row_at(s, AT_OUTPUT, HIDDEN, row), s->w->vector[LAP_POST_ATTENTION_NORM],
@@ -185,12 +179,6 @@ static void keys_full_g64b8_k_is_v_queries_full(void *context, int row) {
   queries_full(context, row);
 }
 
-static void quantize_attention_2(void *context, int row) {
-  const lap_step *s = context;
-  const lap_input input = lap_input_at(s, 8192, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
-  lap_input_fill(8192, ATTENTION_FORMS, lap_row_at(s, AT_QUERY, 8192, row), &input, row);
-}
-
 static void norm_input(void *context, int row) {
   const lap_step *s = context;
   lap_row_norm(HIDDEN, EPS, NORMED_FORMS, lap_row_at(s, AT_HIDDEN, HIDDEN, row), s->w->vector[LAP_INPUT_NORM],
@@ -214,7 +202,7 @@ static void drop_rows(lap_step *s) {
 /* ---- attention ---- */
 
 LAP_INLINE lap_attend_shape sliding_g64b4(void) {
-  return (lap_attend_shape){.heads = 16, .kv_heads = 8, .head_dim = 256, .window = 1024, .bits = 4, .group_size = 64};
+  return (lap_attend_shape){.heads = 16, .kv_heads = 8, .head_dim = 256, .window = 1024, .bits = 4, .group_size = 64, .forms = ATTENTION_FORMS};
 }
 
 static void tile_sliding_g64b4(void *run, int task, int thread) {
@@ -226,13 +214,13 @@ static void fold_sliding_g64b4(void *run, int task, int thread) {
   lap_attend_fold_spans(sliding_g64b4(), run, task);
 }
 
-static void attend_sliding_g64b4(const lap_step *s) {
+static void attend_sliding_g64b4(const lap_step *s, const lap_input *output) {
   static const lap_attend_code code = {LAP_ATTENTION_TILED, tile_sliding_g64b4, fold_sliding_g64b4};
-  lap_run_attention(sliding_g64b4(), &code, s->pass, &s->attention, lap_at(s, AT_QUERY), s->cache);
+  lap_run_attention(sliding_g64b4(), &code, s->pass, &s->attention, lap_at(s, AT_QUERY), output, s->cache);
 }
 
 LAP_INLINE lap_attend_shape full_g64b8(void) {
-  return (lap_attend_shape){.heads = 16, .kv_heads = 1, .head_dim = 512, .window = 0, .bits = 8, .group_size = 64};
+  return (lap_attend_shape){.heads = 16, .kv_heads = 1, .head_dim = 512, .window = 0, .bits = 8, .group_size = 64, .forms = ATTENTION_FORMS};
 }
 
 static void tile_full_g64b8(void *run, int task, int thread) {
@@ -244,9 +232,9 @@ static void fold_full_g64b8(void *run, int task, int thread) {
   lap_attend_fold_spans(full_g64b8(), run, task);
 }
 
-static void attend_full_g64b8(const lap_step *s) {
+static void attend_full_g64b8(const lap_step *s, const lap_input *output) {
   static const lap_attend_code code = {LAP_ATTENTION_TILED, tile_full_g64b8, fold_full_g64b8};
-  lap_run_attention(full_g64b8(), &code, s->pass, &s->attention, lap_at(s, AT_QUERY), s->cache);
+  lap_run_attention(full_g64b8(), &code, s->pass, &s->attention, lap_at(s, AT_QUERY), output, s->cache);
 }
 
 /* ---- kinds of layer ---- */
@@ -264,10 +252,9 @@ static void donor_sliding_g64b4_v_scalar(lap_step *s, int layer, int cache) {
   }, 3);
   /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
   lap_run_rows(&p->team, p->rows, keys_sliding_g64b4_queries_sliding, s);
-  attend_sliding_g64b4(s);
-  /* h = h + norm(W attention) */
-  lap_run_rows(&p->team, p->rows, quantize_attention, s);
   wide = lap_input_at(s, 4096, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
+  attend_sliding_g64b4(s, &wide);
+  /* h = h + norm(W attention) */
   lap_step_run(s, multiply_4g64_4096, LAP_O_PROJ, 3840, 4096, &wide, AT_OUTPUT);
   lap_run_rows(&p->team, p->rows, add_attention_norm_feed_forward, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
@@ -290,10 +277,9 @@ static void donor_full_g64b8_k_is_v_scalar(lap_step *s, int layer, int cache) {
   }, 2);
   /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
   lap_run_rows(&p->team, p->rows, keys_full_g64b8_k_is_v_queries_full, s);
-  attend_full_g64b8(s);
-  /* h = h + norm(W attention) */
-  lap_run_rows(&p->team, p->rows, quantize_attention_2, s);
   wide = lap_input_at(s, 8192, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
+  attend_full_g64b8(s, &wide);
+  /* h = h + norm(W attention) */
   lap_step_run(s, multiply_4g64_8192, LAP_O_PROJ, 3840, 8192, &wide, AT_OUTPUT);
   lap_run_rows(&p->team, p->rows, add_attention_norm_feed_forward, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
@@ -331,10 +317,9 @@ static void donor_full_g64b8_k_is_v_scalar_last(lap_step *s, int layer, int cach
     /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
     lap_run_rows(&p->team, p->rows, keys_full_g64b8_k_is_v_queries_full, s);
   }
-  attend_full_g64b8(s);
-  /* h = h + norm(W attention) */
-  lap_run_rows(&p->team, p->rows, quantize_attention_2, s);
   wide = lap_input_at(s, 8192, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
+  attend_full_g64b8(s, &wide);
+  /* h = h + norm(W attention) */
   lap_step_run(s, multiply_4g64_8192, LAP_O_PROJ, 3840, 8192, &wide, AT_OUTPUT);
   lap_run_rows(&p->team, p->rows, add_attention_norm_feed_forward, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */

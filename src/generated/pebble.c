@@ -150,12 +150,6 @@ static void keys_sliding_g64b8_queries_sliding(void *context, int row) {
   queries_sliding(context, row);
 }
 
-static void quantize_attention(void *context, int row) {
-  const lap_step *s = context;
-  const lap_input input = lap_input_at(s, 256, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
-  lap_input_fill(256, ATTENTION_FORMS, lap_row_at(s, AT_QUERY, 256, row), &input, row);
-}
-
 static void add_attention(void *context, int row) {
   const lap_step *s = context;
   lap_row_add_norm(HIDDEN, EPS, lap_row_at(s, AT_OUTPUT, HIDDEN, row), s->w->vector[LAP_POST_ATTENTION_NORM],
@@ -252,12 +246,6 @@ static void keys_full_g64b8_queries_full(void *context, int row) {
   queries_full(context, row);
 }
 
-static void quantize_attention_2(void *context, int row) {
-  const lap_step *s = context;
-  const lap_input input = lap_input_at(s, 512, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
-  lap_input_fill(512, ATTENTION_FORMS, lap_row_at(s, AT_QUERY, 512, row), &input, row);
-}
-
 static void keys_full_g64b4(void *context, int row) {
   const lap_step *s = context;
   const lap_row *token = &s->pass->row[row];
@@ -302,7 +290,7 @@ static void drop_rows(lap_step *s) {
 /* ---- attention ---- */
 
 LAP_INLINE lap_attend_shape sliding_g64b8(void) {
-  return (lap_attend_shape){.heads = 4, .kv_heads = 2, .head_dim = 64, .window = 128, .bits = 8, .group_size = 64};
+  return (lap_attend_shape){.heads = 4, .kv_heads = 2, .head_dim = 64, .window = 128, .bits = 8, .group_size = 64, .forms = ATTENTION_FORMS};
 }
 
 static void tile_sliding_g64b8(void *run, int task, int thread) {
@@ -314,13 +302,13 @@ static void fold_sliding_g64b8(void *run, int task, int thread) {
   lap_attend_fold_spans(sliding_g64b8(), run, task);
 }
 
-static void attend_sliding_g64b8(const lap_step *s) {
+static void attend_sliding_g64b8(const lap_step *s, const lap_input *output) {
   static const lap_attend_code code = {LAP_ATTENTION_TILED, tile_sliding_g64b8, fold_sliding_g64b8};
-  lap_run_attention(sliding_g64b8(), &code, s->pass, &s->attention, lap_at(s, AT_QUERY), s->cache);
+  lap_run_attention(sliding_g64b8(), &code, s->pass, &s->attention, lap_at(s, AT_QUERY), output, s->cache);
 }
 
 LAP_INLINE lap_attend_shape sliding_g64b4(void) {
-  return (lap_attend_shape){.heads = 4, .kv_heads = 2, .head_dim = 64, .window = 128, .bits = 4, .group_size = 64};
+  return (lap_attend_shape){.heads = 4, .kv_heads = 2, .head_dim = 64, .window = 128, .bits = 4, .group_size = 64, .forms = ATTENTION_FORMS};
 }
 
 static void tile_sliding_g64b4(void *run, int task, int thread) {
@@ -332,13 +320,13 @@ static void fold_sliding_g64b4(void *run, int task, int thread) {
   lap_attend_fold_spans(sliding_g64b4(), run, task);
 }
 
-static void attend_sliding_g64b4(const lap_step *s) {
+static void attend_sliding_g64b4(const lap_step *s, const lap_input *output) {
   static const lap_attend_code code = {LAP_ATTENTION_TILED, tile_sliding_g64b4, fold_sliding_g64b4};
-  lap_run_attention(sliding_g64b4(), &code, s->pass, &s->attention, lap_at(s, AT_QUERY), s->cache);
+  lap_run_attention(sliding_g64b4(), &code, s->pass, &s->attention, lap_at(s, AT_QUERY), output, s->cache);
 }
 
 LAP_INLINE lap_attend_shape full_g64b8(void) {
-  return (lap_attend_shape){.heads = 4, .kv_heads = 2, .head_dim = 128, .window = 0, .bits = 8, .group_size = 64};
+  return (lap_attend_shape){.heads = 4, .kv_heads = 2, .head_dim = 128, .window = 0, .bits = 8, .group_size = 64, .forms = ATTENTION_FORMS};
 }
 
 static void tile_full_g64b8(void *run, int task, int thread) {
@@ -350,13 +338,13 @@ static void fold_full_g64b8(void *run, int task, int thread) {
   lap_attend_fold_spans(full_g64b8(), run, task);
 }
 
-static void attend_full_g64b8(const lap_step *s) {
+static void attend_full_g64b8(const lap_step *s, const lap_input *output) {
   static const lap_attend_code code = {LAP_ATTENTION_TILED, tile_full_g64b8, fold_full_g64b8};
-  lap_run_attention(full_g64b8(), &code, s->pass, &s->attention, lap_at(s, AT_QUERY), s->cache);
+  lap_run_attention(full_g64b8(), &code, s->pass, &s->attention, lap_at(s, AT_QUERY), output, s->cache);
 }
 
 LAP_INLINE lap_attend_shape full_g64b4(void) {
-  return (lap_attend_shape){.heads = 4, .kv_heads = 2, .head_dim = 128, .window = 0, .bits = 4, .group_size = 64};
+  return (lap_attend_shape){.heads = 4, .kv_heads = 2, .head_dim = 128, .window = 0, .bits = 4, .group_size = 64, .forms = ATTENTION_FORMS};
 }
 
 static void tile_full_g64b4(void *run, int task, int thread) {
@@ -368,9 +356,9 @@ static void fold_full_g64b4(void *run, int task, int thread) {
   lap_attend_fold_spans(full_g64b4(), run, task);
 }
 
-static void attend_full_g64b4(const lap_step *s) {
+static void attend_full_g64b4(const lap_step *s, const lap_input *output) {
   static const lap_attend_code code = {LAP_ATTENTION_TILED, tile_full_g64b4, fold_full_g64b4};
-  lap_run_attention(full_g64b4(), &code, s->pass, &s->attention, lap_at(s, AT_QUERY), s->cache);
+  lap_run_attention(full_g64b4(), &code, s->pass, &s->attention, lap_at(s, AT_QUERY), output, s->cache);
 }
 
 /* Products that differ between layers of one kind, by the bits of their weights. */
@@ -394,10 +382,9 @@ static void donor_sliding_g64b8_v_pli_scalar(lap_step *s, int layer, int cache, 
   }, 4);
   /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
   lap_run_rows(&p->team, p->rows, keys_sliding_g64b8_queries_sliding, s);
-  attend_sliding_g64b8(s);
-  /* h = h + norm(W attention) */
-  lap_run_rows(&p->team, p->rows, quantize_attention, s);
   wide = lap_input_at(s, 256, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
+  attend_sliding_g64b8(s, &wide);
+  /* h = h + norm(W attention) */
   lap_step_run(s, multiply_4g64_256, LAP_O_PROJ, 256, 256, &wide, AT_OUTPUT);
   lap_run_rows(&p->team, p->rows, add_attention_norm_feed_forward, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
@@ -431,10 +418,9 @@ static void donor_sliding_g64b4_v_pli_scalar(lap_step *s, int layer, int cache, 
   }, 4);
   /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
   lap_run_rows(&p->team, p->rows, keys_sliding_g64b4_queries_sliding, s);
-  attend_sliding_g64b4(s);
-  /* h = h + norm(W attention) */
-  lap_run_rows(&p->team, p->rows, quantize_attention, s);
   wide = lap_input_at(s, 256, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
+  attend_sliding_g64b4(s, &wide);
+  /* h = h + norm(W attention) */
   lap_step_run(s, multiply_4g64_256, LAP_O_PROJ, 256, 256, &wide, AT_OUTPUT);
   lap_run_rows(&p->team, p->rows, add_attention_norm_feed_forward, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
@@ -468,10 +454,9 @@ static void donor_full_g64b8_v_pli_scalar(lap_step *s, int layer, int cache) {
   }, 4);
   /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
   lap_run_rows(&p->team, p->rows, keys_full_g64b8_queries_full, s);
-  attend_full_g64b8(s);
-  /* h = h + norm(W attention) */
-  lap_run_rows(&p->team, p->rows, quantize_attention_2, s);
   wide = lap_input_at(s, 512, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
+  attend_full_g64b8(s, &wide);
+  /* h = h + norm(W attention) */
   lap_step_run(s, multiply_4g64_512, LAP_O_PROJ, 256, 512, &wide, AT_OUTPUT);
   lap_run_rows(&p->team, p->rows, add_attention_norm_feed_forward, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
@@ -505,10 +490,9 @@ static void donor_full_g64b4_v_pli_scalar_export(lap_step *s, int layer, int cac
   }, 4);
   /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
   lap_run_rows(&p->team, p->rows, keys_full_g64b4_queries_full, s);
-  attend_full_g64b4(s);
-  /* h = h + norm(W attention) */
-  lap_run_rows(&p->team, p->rows, quantize_attention_2, s);
   wide = lap_input_at(s, 512, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
+  attend_full_g64b4(s, &wide);
+  /* h = h + norm(W attention) */
   lap_step_run(s, multiply_4g64_512, LAP_O_PROJ, 256, 512, &wide, AT_OUTPUT);
   lap_run_rows(&p->team, p->rows, add_attention_norm_feed_forward, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
@@ -559,10 +543,9 @@ static void donor_sliding_g64b8_v_pli_scalar_export_last(lap_step *s, int layer,
     /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
     lap_run_rows(&p->team, p->rows, keys_sliding_g64b8_queries_sliding, s);
   }
-  attend_sliding_g64b8(s);
-  /* h = h + norm(W attention) */
-  lap_run_rows(&p->team, p->rows, quantize_attention, s);
   wide = lap_input_at(s, 256, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
+  attend_sliding_g64b8(s, &wide);
+  /* h = h + norm(W attention) */
   lap_step_run(s, multiply_4g64_256, LAP_O_PROJ, 256, 256, &wide, AT_OUTPUT);
   lap_run_rows(&p->team, p->rows, add_attention_norm_feed_forward, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
@@ -594,10 +577,9 @@ static void sharer_full_g64b4_pli_scalar(lap_step *s, int layer, int cache, cons
   }, 2);
   /* q = rope(norm(q)) */
   lap_run_rows(&p->team, p->rows, queries_full, s);
-  attend_full_g64b4(s);
-  /* h = h + norm(W attention) */
-  lap_run_rows(&p->team, p->rows, quantize_attention_2, s);
   wide = lap_input_at(s, 512, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
+  attend_full_g64b4(s, &wide);
+  /* h = h + norm(W attention) */
   lap_step_run(s, multiply_4g64_512, LAP_O_PROJ, 256, 512, &wide, AT_OUTPUT);
   lap_run_rows(&p->team, p->rows, add_attention_norm_feed_forward, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */
@@ -629,10 +611,9 @@ static void sharer_sliding_g64b8_pli_scalar(lap_step *s, int layer, int cache) {
   }, 2);
   /* q = rope(norm(q)) */
   lap_run_rows(&p->team, p->rows, queries_sliding, s);
-  attend_sliding_g64b8(s);
-  /* h = h + norm(W attention) */
-  lap_run_rows(&p->team, p->rows, quantize_attention, s);
   wide = lap_input_at(s, 256, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
+  attend_sliding_g64b8(s, &wide);
+  /* h = h + norm(W attention) */
   lap_step_run(s, multiply_4g64_256, LAP_O_PROJ, 256, 256, &wide, AT_OUTPUT);
   lap_run_rows(&p->team, p->rows, add_attention_norm_feed_forward, s);
   /* h = h + norm(W_down (gelu(W_gate y) * W_up y)), y = norm(h) */

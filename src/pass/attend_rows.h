@@ -9,6 +9,10 @@
  * one key at a time in the order that attention.h writes down, in plain C, without tiles and without spans
  * apart: the check of the other.
  *
+ * The task that finishes heads of a row may also quantize them for the product that reads them: a head is
+ * whole blocks, so that these lie where no other task writes. In rows woven together neighbours share cache
+ * lines, not bytes.
+ *
  * The functions for one task take the shape as a parameter: generated code wraps each with its constants. */
 #ifndef LAP_PASS_ATTEND_ROWS_H
 #define LAP_PASS_ATTEND_ROWS_H
@@ -21,6 +25,7 @@ typedef struct lap_attend_shape {
   int window; /* 0 = all */
   int bits;   /* 16 = plain cache */
   int group_size;
+  int forms; /* of the output that are made here; 0: none. Else head_dim is a multiple of 64 */
 } lap_attend_shape;
 
 enum {
@@ -47,7 +52,8 @@ typedef struct lap_attend_run {
   const lap_pass *pass;
   const lap_attend_shape *shape; /* for tasks that do not know it by heart */
   lap_attend_memory memory;
-  float *query; /* [rows, heads * head_dim]: replaced by the output */
+  float *query;            /* [rows, heads * head_dim]: replaced by the output */
+  const lap_input *output; /* whose forms are made, if the shape says so */
   int cache;
   int groups; /* tasks for each tile: KV heads times parts of their head group */
   int spans;  /* 0: a task walks all spans; else the spans that tasks compute apart */
@@ -213,15 +219,16 @@ LAP_INLINE void lap_attend_gather(const lap_attend_shape s, const lap_attend_run
                                       .high = out->high};
 }
 
-/* Puts the outputs of a tile in the place of its queries. */
+/* Puts the outputs of a tile in the place of its queries, and their forms into the output. */
 LAP_INLINE void lap_attend_scatter(const lap_attend_shape s, const lap_attend_run *run, const lap_tile *tile,
                                    int head, int heads, const lap_attend_state *state) {
   for (int r = 0; r < tile->rows; r++) {
-    size_t row = (size_t)tile->first_row + (size_t)r;
+    const int row = tile->first_row + r, column = head * s.head_dim;
+    float *out = run->query + (size_t)row * (size_t)s.heads * (size_t)s.head_dim + column;
     const lap_attend_state part = {state->m + r * heads, state->l + r * heads,
                                    state->acc + (size_t)(r * heads) * (size_t)s.head_dim};
-    lap_attend_finish(heads, s.head_dim, &part,
-                      run->query + (row * (size_t)s.heads + (size_t)head) * (size_t)s.head_dim);
+    lap_attend_finish(heads, s.head_dim, &part, out);
+    lap_input_fill_columns(s.forms, out, column, heads * s.head_dim, run->output, row);
   }
 }
 
@@ -381,11 +388,13 @@ static inline int lap_attend_tiles(const lap_pass *pass, int tile_rows, lap_tile
   return count;
 }
 
-/* Attention of all rows over cache `cache` of their segments; `query` is replaced by the output. */
+/* Attention of all rows over cache `cache` of their segments; `query` is replaced by the output, whose forms
+ * go into `output` if the shape has some (else NULL). */
 static inline void lap_run_attention(const lap_attend_shape s, const lap_attend_code *code,
                                      const lap_pass *pass, const lap_attend_memory *memory, float *query,
-                                     int cache) {
-  lap_attend_run run = {.pass = pass, .shape = &s, .memory = *memory, .query = query, .cache = cache};
+                                     const lap_input *output, int cache) {
+  lap_attend_run run = {
+      .pass = pass, .shape = &s, .memory = *memory, .query = query, .output = output, .cache = cache};
   if ((pass->attention == LAP_ATTENTION_AUTO ? code->method : pass->attention) == LAP_ATTENTION_PLAIN) {
     lap_team_run(&pass->team, pass->rows * s.heads, lap_attend_plain_task, &run);
     return;

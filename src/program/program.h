@@ -80,7 +80,7 @@ typedef enum lap_step_kind {
   LAP_STEP_WRITE_KEYS, /* k = rope(norm(k)), v = norm(v), into the cache */
   LAP_STEP_DROP_ROWS,  /* rows of which nothing is wanted leave; if none is left, the pass ends */
   LAP_STEP_ROTATE_QUERIES, /* q = rope(norm(q)) */
-  LAP_STEP_ATTEND,         /* q = attention of q over the cache */
+  LAP_STEP_ATTEND,         /* q = attention of q over the cache; in its forms where a head is whole blocks */
   LAP_STEP_QUANTIZE,       /* the forms of floats */
   LAP_STEP_ADD_NORM,       /* hidden = hidden + rms_norm(output; vector) */
   LAP_STEP_PAIR,           /* gate = gelu(x W_gate^T) * (x W_up^T), in its forms */

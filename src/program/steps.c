@@ -9,6 +9,10 @@
 
 #include "program/build.h"
 
+enum {
+  COLUMNS_STEP = 64 /* lap_input_fill_columns (pass/parallel.h) begins at multiples of it */
+};
+
 typedef struct builder {
   lap_program *program;
   const lap_plan *plan;
@@ -284,6 +288,11 @@ static void list_last_donor(builder *b) {
   b->ways = LAP_WAYS;
 }
 
+/* Where a head is whole blocks, attention quantizes what it computes itself. */
+static bool quantizes_output(const builder *b) {
+  return b->program->forms[LAP_INPUT_ATTENTION] != 0 && b->layer->head_dim % COLUMNS_STEP == 0;
+}
+
 static void list_attend(builder *b) {
   const lap_heads heads = heads_of(b);
   char cache[LAP_CACHE_WORD_BYTES];
@@ -294,6 +303,7 @@ static void list_attend(builder *b) {
   changes(step, LAP_BUFFER_QUERY, heads.heads * heads.head_dim);
   reads(step, LAP_BUFFER_CACHE, heads.kv_heads * heads.head_dim);
   writes(step, LAP_BUFFER_TILES, 0);
+  if (quantizes_output(b)) writes_forms(step, LAP_INPUT_ATTENTION, heads.heads * heads.head_dim);
 }
 
 static void list_attention(builder *b) {
@@ -303,8 +313,10 @@ static void list_attention(builder *b) {
   else
     list_input(b);
   list_attend(b);
+  if (b->program->forms[LAP_INPUT_ATTENTION] && !quantizes_output(b))
+    list_quantize(b, "attention", LAP_BUFFER_QUERY, LAP_INPUT_ATTENTION,
+                  b->layer->heads * b->layer->head_dim);
   b->formula = "h = h + norm(W attention)";
-  list_quantize(b, "attention", LAP_BUFFER_QUERY, LAP_INPUT_ATTENTION, b->layer->heads * b->layer->head_dim);
   list_product(b, "attention_back", LAP_O_PROJ, LAP_BUFFER_QUERY, LAP_INPUT_ATTENTION, LAP_BUFFER_OUTPUT);
   list_add(b, "attention", LAP_POST_ATTENTION_NORM);
 }

@@ -17,7 +17,7 @@ if [ "$(basename "$build")" = build-asan ] || [ -n "${LAPIDARY_TEST_QUICK:-}" ];
   golden=(e-tiny)
   forged=(e2b)
 fi
-names=("${golden[@]}" "${forged[@]}")
+names=("${golden[@]}" "${forged[@]}" odd-heads)
 
 # fails TEXT COMMAND...: exit code 1, nothing on stdout, one line on stderr with TEXT in it.
 fails() {
@@ -46,7 +46,7 @@ fingerprint() { lapidary inspect "$@" | sed -n 's/^ *fingerprint //p'; }
 # ---- the checkpoints, two at a time, each with one thread ----
 
 # The public sizes: widths, vocabulary, layers and window small, everything else as it is. (The gate goes past the
-# window four times.)
+# window four times.) odd-heads is e-tiny with heads that are not whole blocks of 64.
 make_checkpoints() {
   local name layers
   mkdir checkpoints
@@ -64,6 +64,9 @@ make_checkpoints() {
       --layers $layers --vocab 128 --scale 64 || return 1
     lapidary inspect --json "checkpoints/$name" | tr -d " \n" | grep -q '"window":64' || return 1
   done
+  sed -E 's/("head_dim": *)[0-9]+/\132/; s/("global_head_dim": *)[0-9]+/\196/' checkpoints/e-tiny/config.json \
+    >odd-heads.json && "$lapidary" forge odd-heads.json checkpoints/odd-heads || return 1
+  "$lapidary" inspect --steps checkpoints/odd-heads | grep -q ' heads of 96 over '
 }
 
 cut_one() {

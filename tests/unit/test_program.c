@@ -11,6 +11,7 @@
 #include "model/forward.h"
 #include "pass/attend_rows.h"
 #include "support/check.h"
+#include "support/checkpoint_writer.h"
 
 #define CONFIGS SOURCE_DIR "/models/configs"
 #define PEBBLE  SOURCE_DIR "/models/pebble"
@@ -31,8 +32,12 @@ static const struct source {
                {GOLDENS "/checkpoints/dense-tiny", true},
                {GOLDENS "/checkpoints/moe-tiny", true}};
 
+/* Heads of 32 and of 64, modules of many formats. */
+static const checkpoint_spec *const specs[] = {&spec_e2b, &spec_e4b, &spec_12b, &spec_26b, &spec_31b};
+
 enum {
-  SOURCES = sizeof sources / sizeof *sources
+  SOURCES = sizeof sources / sizeof *sources,
+  SPECS = sizeof specs / sizeof *specs
 };
 
 static lap_plan *plan_of_size(const char *name, lap_kv_mode kv) {
@@ -62,16 +67,30 @@ static lap_program *program_of(const lap_plan *plan) {
   return program;
 }
 
-/* Calls `check` with the program of every plan, with the caches of its kv_config and with plain ones. */
-static void for_each_program(void (*check)(lap_program *program, const char *name)) {
-  for (int i = 0; i < SOURCES; i++)
-    for (int plain = 0; plain < 2; plain++) {
-      lap_plan *plan = plan_of(&sources[i], plain ? LAP_KV_PLAIN : LAP_KV_CONFIG);
-      lap_program *program = program_of(plan);
-      check(program, sources[i].name);
-      lap_program_free(program);
-      lap_plan_free(plan);
-    }
+typedef void check_program(lap_program *program, const char *name);
+
+/* With the caches of its kv_config and with plain ones. */
+static void check_source(const struct source *source, check_program *check) {
+  for (int plain = 0; plain < 2; plain++) {
+    lap_plan *plan = plan_of(source, plain ? LAP_KV_PLAIN : LAP_KV_CONFIG);
+    lap_program *program = program_of(plan);
+    check(program, source->name);
+    lap_program_free(program);
+    lap_plan_free(plan);
+  }
+}
+
+/* Calls `check` with the programs of every plan. */
+static void for_each_program(check_program *check) {
+  for (int i = 0; i < SOURCES; i++) check_source(&sources[i], check);
+  for (int i = 0; i < SPECS; i++) {
+    char *directory = make_directory();
+    checkpoint made = checkpoint_make(specs[i]);
+    checkpoint_save(&made, directory);
+    checkpoint_free(&made);
+    check_source(&(struct source){directory, true}, check);
+    remove_directory(directory);
+  }
 }
 
 /* ---- steps as tasks that touch bytes ---- */
@@ -376,6 +395,32 @@ static void the_monolith_asks_for_the_same_bytes_a_row(void **state) {
 
 /* ---- what there must be ---- */
 
+/* Attention makes the forms of its output where heads are whole blocks of 64, else a step of their own does.
+ */
+static void expect_forms_of_attention(lap_program *program, const char *name) {
+  if (program->forms[LAP_INPUT_ATTENTION] == 0) return;
+  for (int c = 1; c < program->calls - 1; c++) {
+    const lap_program_part *part = &program->part[program->call[c].part];
+    const lap_layer *layer = &program->plan->layer[program->call[c].layer];
+    const lap_step_kind wanted = layer->head_dim % 64 ? LAP_STEP_QUANTIZE : LAP_STEP_ATTEND;
+    int makers = 0;
+    for (int i = 0; i < part->steps; i++) {
+      const lap_program_step *step = &program->step[part->first + i];
+      for (int w = 0; w < step->writes; w++) {
+        if (step->write[w].buffer != LAP_BUFFER_QUERY_FORMS) continue;
+        if (step->kind != wanted) fail_msg("%s: '%s' makes forms of heads", name, step->name);
+        makers++;
+      }
+    }
+    assert_int_equal(makers, 1);
+  }
+}
+
+static void attention_quantizes_heads_of_whole_blocks(void **state) {
+  (void)state;
+  for_each_program(expect_forms_of_attention);
+}
+
 /* Every module of every layer has exactly one step; up goes with gate. */
 static void expect_modules(lap_program *program, const char *name) {
   const lap_plan *plan = program->plan;
@@ -415,21 +460,23 @@ static void every_module_of_the_plan_has_one_step(void **state) {
 }
 
 /* Written down by hand, from the formulas of a layer: what waits for what. */
-static void a_layer_of_e4b_waits_thirteen_times(void **state) {
+static void a_layer_of_e4b_waits_where_its_formulas_do(void **state) {
   (void)state;
   static const struct {
     lap_step_kind kind;
     bool waits;
-  } expected[] = {
-      {LAP_STEP_PRODUCT, true},  {LAP_STEP_PRODUCT, false},       {LAP_STEP_PRODUCT, false},
-      {LAP_STEP_PRODUCT, false}, {LAP_STEP_WRITE_KEYS, true},     {LAP_STEP_ROTATE_QUERIES, false},
-      {LAP_STEP_ATTEND, true},   {LAP_STEP_QUANTIZE, true},       {LAP_STEP_PRODUCT, true},
-      {LAP_STEP_ADD_NORM, true}, {LAP_STEP_NORM, false},          {LAP_STEP_PAIR, true},
-      {LAP_STEP_PRODUCT, true},  {LAP_STEP_ADD_NORM, true},       {LAP_STEP_QUANTIZE, false},
-      {LAP_STEP_PRODUCT, true},  {LAP_STEP_PER_LAYER_GATE, true}, {LAP_STEP_SHOW, false},
-      {LAP_STEP_PRODUCT, true},  {LAP_STEP_ADD_NORM, true},       {LAP_STEP_SCALE, false},
-      {LAP_STEP_NORM, false}, /* of the next layer */
-      {LAP_STEP_SHOW, false}};
+  } expected[] = {{LAP_STEP_PRODUCT, true},    {LAP_STEP_PRODUCT, false},
+                  {LAP_STEP_PRODUCT, false},   {LAP_STEP_PRODUCT, false},
+                  {LAP_STEP_WRITE_KEYS, true}, {LAP_STEP_ROTATE_QUERIES, false},
+                  {LAP_STEP_ATTEND, true},     {LAP_STEP_PRODUCT, true},
+                  {LAP_STEP_ADD_NORM, true},   {LAP_STEP_NORM, false},
+                  {LAP_STEP_PAIR, true},       {LAP_STEP_PRODUCT, true},
+                  {LAP_STEP_ADD_NORM, true},   {LAP_STEP_QUANTIZE, false},
+                  {LAP_STEP_PRODUCT, true},    {LAP_STEP_PER_LAYER_GATE, true},
+                  {LAP_STEP_SHOW, false},      {LAP_STEP_PRODUCT, true},
+                  {LAP_STEP_ADD_NORM, true},   {LAP_STEP_SCALE, false},
+                  {LAP_STEP_NORM, false}, /* of the next layer */
+                  {LAP_STEP_SHOW, false}};
   lap_plan *plan = plan_of_size("e4b", LAP_KV_CONFIG);
   lap_program *program = program_of(plan);
   const lap_program_part *part = &program->part[program->call[2].part];
@@ -440,13 +487,13 @@ static void a_layer_of_e4b_waits_thirteen_times(void **state) {
     assert_int_equal(program->step[part->first + i].barrier, expected[i].waits);
   }
   const lap_program_counts counts = lap_program_count(program, 2, 1);
-  assert_int_equal(counts.steps, 21);
-  assert_int_equal(counts.runs, 13);
-  assert_int_equal(counts.barriers, 13);
+  assert_int_equal(counts.steps, 20);
+  assert_int_equal(counts.runs, 12);
+  assert_int_equal(counts.barriers, 12);
   /* 42 layers; the embedding, and the head. */
   const lap_program_counts all = lap_program_count(program, 0, program->calls);
-  assert_int_equal(all.runs, 42 * 13 + 2);
-  assert_int_equal(all.barriers, 42 * 13 + 1);
+  assert_int_equal(all.runs, 42 * 12 + 2);
+  assert_int_equal(all.barriers, 42 * 12 + 1);
   lap_program_free(program);
   lap_plan_free(plan);
 }
@@ -470,7 +517,7 @@ static void steps_conflict_over_a_cache_and_over_shared_room(void **state) {
   assert_true(lap_steps_conflict(program, keys, step_of(program, 24, LAP_STEP_ATTEND)));
   assert_false(lap_steps_conflict(program, keys, step_of(program, 23, LAP_STEP_ATTEND)));
   /* Feed-forward writes where the queries' forms stand, by another name. */
-  assert_true(lap_steps_conflict(program, step_of(program, 22, LAP_STEP_QUANTIZE),
+  assert_true(lap_steps_conflict(program, step_of(program, 22, LAP_STEP_ATTEND),
                                  step_of(program, 22, LAP_STEP_PAIR)));
   lap_program_free(program);
   lap_plan_free(plan);
@@ -504,8 +551,9 @@ int main(void) {
       cmocka_unit_test(what_is_shown_is_what_was_made_last),
       cmocka_unit_test(what_is_read_was_written_and_is_still_there),
       cmocka_unit_test(the_monolith_asks_for_the_same_bytes_a_row),
+      cmocka_unit_test(attention_quantizes_heads_of_whole_blocks),
       cmocka_unit_test(every_module_of_the_plan_has_one_step),
-      cmocka_unit_test(a_layer_of_e4b_waits_thirteen_times),
+      cmocka_unit_test(a_layer_of_e4b_waits_where_its_formulas_do),
       cmocka_unit_test(steps_conflict_over_a_cache_and_over_shared_room),
       cmocka_unit_test(the_flat_list_is_that_of_the_calls),
   };
