@@ -125,7 +125,7 @@ static void add_constants(lap_text *text, const lap_program_step *step) {
     case LAP_STEP_EMBED:
       lap_text_add(text, "; times %.7g", (double)step->scale[0]);
       break;
-    case LAP_STEP_PER_LAYER_GATE:
+    case LAP_STEP_PER_LAYER_ROW:
       lap_text_add(text, "; times %.7g, %.7g", (double)step->scale[0], (double)step->scale[1]);
       break;
     case LAP_STEP_HEAD:

@@ -245,7 +245,7 @@ static void multiply(const lap_product *p, int first, int last) {
 }
 
 static void multiply_pair(const lap_product *p, int first, int last) {
-  lap_multiply_pair(lap_input_forms(p->result), multiply, multiply, p, first, last);
+  lap_multiply_gated(lap_input_forms(p->result), multiply, multiply, p, first, last);
 }
 
 static void multiply_head(const lap_product *p, int first, int last) {

@@ -68,13 +68,9 @@ static const char *format_word(lap_dtype dtype) {
 
 static const char *linear_word(int weight) {
   static const char *const words[LAP_LAYER_LINEARS] = {
-      [LAP_Q_PROJ] = "LAP_Q_PROJ",
-      [LAP_K_PROJ] = "LAP_K_PROJ",
-      [LAP_V_PROJ] = "LAP_V_PROJ",
-      [LAP_O_PROJ] = "LAP_O_PROJ",
-      [LAP_DOWN_PROJ] = "LAP_DOWN_PROJ",
-      [LAP_PLI_GATE] = "LAP_PLI_GATE",
-      [LAP_PLI_PROJECTION] = "LAP_PLI_PROJECTION",
+      [LAP_Q_PROJ] = "LAP_Q_PROJ",       [LAP_K_PROJ] = "LAP_K_PROJ",
+      [LAP_V_PROJ] = "LAP_V_PROJ",       [LAP_O_PROJ] = "LAP_O_PROJ",
+      [LAP_DOWN_PROJ] = "LAP_DOWN_PROJ", [LAP_PLI_PROJECTION] = "LAP_PLI_PROJECTION",
   };
   return words[weight];
 }
@@ -125,10 +121,19 @@ static const char *define_product(lap_emitter *e, const lap_linear *linear) {
   return lap_writer_function(&e->writer, LAP_SECTION_PRODUCTS, "static void ", name, &text);
 }
 
-/* gelu(gate x) * (up x), in the forms called `forms`. */
-static const char *define_pair(lap_emitter *e, const lap_linear *gate, const lap_linear *up,
-                               const char *prefix, const char *forms) {
+/* gelu(gate x) times what `up` says, "NULL" or a product, in the forms of `result`. */
+static const char *define_gated(lap_emitter *e, const char *name, lap_product_input result, const char *gate,
+                                const char *up) {
   lap_text text = {0};
+  lap_text_add(&text,
+               "(const lap_product *p, int first, int last) {\n"
+               "  lap_multiply_gated(%s, %s, %s, p, first, last);\n}\n",
+               forms_word(result).text, gate, up);
+  return lap_writer_function(&e->writer, LAP_SECTION_PRODUCTS, "static void ", name, &text);
+}
+
+static const char *define_pair(lap_emitter *e, const lap_linear *gate, const lap_linear *up,
+                               const char *prefix, lap_product_input result) {
   char name[320];
   const lap_word a = lap_weight_word(gate), b = lap_weight_word(up);
   const char *first = define_product(e, gate), *second = define_product(e, up);
@@ -136,11 +141,13 @@ static const char *define_pair(lap_emitter *e, const lap_linear *gate, const lap
     snprintf(name, sizeof name, "%sgate_up_%s_%d", prefix, a.text, gate->in_features);
   else
     snprintf(name, sizeof name, "%sgate_%s_up_%s_%d", prefix, a.text, b.text, gate->in_features);
-  lap_text_add(&text,
-               "(const lap_product *p, int first, int last) {\n"
-               "  lap_multiply_pair(%s, %s, %s, p, first, last);\n}\n",
-               forms, first, second);
-  return lap_writer_function(&e->writer, LAP_SECTION_PRODUCTS, "static void ", name, &text);
+  return define_gated(e, name, result, first, second);
+}
+
+static const char *define_per_layer_gate(lap_emitter *e, const lap_linear *gate) {
+  char name[192];
+  snprintf(name, sizeof name, "per_layer_gate_%s_%d", lap_weight_word(gate).text, gate->in_features);
+  return define_gated(e, name, LAP_INPUT_PER_LAYER, define_product(e, gate), "NULL");
 }
 
 void lap_emit_head(lap_emitter *e) {
@@ -186,10 +193,16 @@ static bool slot_varies(const lap_program_part *kind, const struct product_slot 
 static const char *define_slot(lap_emitter *e, int32_t layer, const struct product_slot *slot) {
   const lap_linear *first = lap_program_linear(e->program, layer, slot->which);
   const lap_linear *second = lap_program_linear(e->program, layer, slot->second);
-  if (first == second) return define_product(e, first);
-  return slot->which == LAP_GATE_PROJ
-             ? define_pair(e, first, second, "", forms_word(LAP_INPUT_MLP).text)
-             : define_pair(e, first, second, "expert_", forms_word(LAP_INPUT_EXPERT_WIDE).text);
+  switch (slot->which) {
+    case LAP_GATE_PROJ:
+      return define_pair(e, first, second, "", LAP_INPUT_MLP);
+    case LAP_EXPERT_GATE:
+      return define_pair(e, first, second, "expert_", LAP_INPUT_EXPERT_WIDE);
+    case LAP_PLI_GATE:
+      return define_per_layer_gate(e, first);
+    default:
+      return define_product(e, first);
+  }
 }
 
 bool lap_emit_varies(const lap_program_part *kind) {
@@ -388,20 +401,16 @@ static void row_join_experts(lap_emitter *e, const lap_program_step *step, lap_t
                vector_word(step->vector[0]), vector_word(step->vector[1]));
 }
 
-static void row_per_layer_gate(lap_emitter *e, const lap_program_step *step, lap_text *body) {
+static void row_per_layer_input(lap_emitter *e, const lap_program_step *step, lap_text *body) {
   const lap_linear *table = lap_program_linear(e->program, -1, step->weight[0]);
   lap_text_add(
       body,
       "  const lap_weights *weights = s->pass->memory.weights;\n"
-      "  const lap_input input = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);\n"
-      "  float table[PER_LAYER], *pli = lap_row_at(s, AT_PLI, PER_LAYER, row), *gate = lap_row_at(s, "
-      "AT_GATE, PER_LAYER, row);\n"
+      "  float table[PER_LAYER];\n"
       "  lap_table_row(%d, %d, %s, LAYERS * PER_LAYER, &weights->embed_per_layer, "
       "s->pass->row[row].per_layer_id,\n"
       "                s->layer * PER_LAYER, PER_LAYER, %af, table);\n"
-      "  lap_row_per_layer_input(PER_LAYER, EPS, %af, %s, table, pli);\n"
-      "  LAP_ISA(lap_geglu)(gate, pli, PER_LAYER, gate);\n"
-      "  lap_input_fill(PER_LAYER, PER_LAYER_FORMS, gate, &input, row);\n",
+      "  lap_row_per_layer_input(PER_LAYER, EPS, %af, %s, table, lap_row_at(s, AT_PLI, PER_LAYER, row));\n",
       table->bits, table->bits ? table->group_size : 64, format_word(table->dtype), (double)step->scale[0],
       (double)step->scale[1], vector_word(step->vector[0]));
 }
@@ -517,6 +526,16 @@ static void run_pair(lap_emitter *e, const lap_program_run *run, lap_text *out) 
                product_of(e, step->weight[0]).text, width, writes(step, LAP_BUFFER_GATE));
 }
 
+static void run_per_layer_gate(lap_emitter *e, const lap_program_run *run, lap_text *out) {
+  const lap_program_step *step = &e->program->step[run->first];
+  const lap_operand result = {
+      .buffer = LAP_BUFFER_GATE, .width = e->program->plan->per_layer_width, .forms = LAP_INPUT_PER_LAYER};
+  const char *input = name_input(e, &step->input, out);
+  set_wide(e, &result, out);
+  lap_text_add(out, "%slap_step_gate_per_layer(s, %s, PER_LAYER, HIDDEN, &%s, AT_PLI, &wide, %d);\n",
+               e->indent, product_of(e, step->weight[0]).text, input, writes(step, LAP_BUFFER_GATE));
+}
+
 static void run_attend(lap_emitter *e, const lap_program_run *run, lap_text *out) {
   const lap_program_step *step = &e->program->step[run->first];
   const bool forms = writes(step, LAP_BUFFER_QUERY_FORMS);
@@ -597,7 +616,8 @@ templates[LAP_STEP_KINDS] = {
     [LAP_STEP_PAIR] = {NULL, run_pair},
     [LAP_STEP_EXPERTS] = {NULL, run_experts},
     [LAP_STEP_JOIN_EXPERTS] = {row_join_experts, run_rows},
-    [LAP_STEP_PER_LAYER_GATE] = {row_per_layer_gate, run_rows},
+    [LAP_STEP_PER_LAYER_ROW] = {row_per_layer_input, run_rows},
+    [LAP_STEP_PER_LAYER_GATE] = {NULL, run_per_layer_gate},
     [LAP_STEP_SCALE] = {row_scale, run_rows},
     [LAP_STEP_GIVE_HIDDEN] = {NULL, run_give_hidden},
     [LAP_STEP_HEAD] = {NULL, run_head},

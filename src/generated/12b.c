@@ -70,7 +70,7 @@ static void multiply_4g64_4096(const lap_product *p, int first, int last) {
 }
 
 static void gate_up_4g64_3840(const lap_product *p, int first, int last) {
-  lap_multiply_pair(MLP_FORMS, multiply_4g64_3840, multiply_4g64_3840, p, first, last);
+  lap_multiply_gated(MLP_FORMS, multiply_4g64_3840, multiply_4g64_3840, p, first, last);
 }
 
 static void multiply_4g64_15360(const lap_product *p, int first, int last) {

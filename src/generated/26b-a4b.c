@@ -74,7 +74,7 @@ static void multiply_4g64_4096(const lap_product *p, int first, int last) {
 }
 
 static void gate_up_4g64_2816(const lap_product *p, int first, int last) {
-  lap_multiply_pair(MLP_FORMS, multiply_4g64_2816, multiply_4g64_2816, p, first, last);
+  lap_multiply_gated(MLP_FORMS, multiply_4g64_2816, multiply_4g64_2816, p, first, last);
 }
 
 static void multiply_4g64_2112(const lap_product *p, int first, int last) {
@@ -86,7 +86,7 @@ static void multiply_4g64_704(const lap_product *p, int first, int last) {
 }
 
 static void expert_gate_up_4g64_2816(const lap_product *p, int first, int last) {
-  lap_multiply_pair(EXPERT_WIDE_FORMS, multiply_4g64_2816, multiply_4g64_2816, p, first, last);
+  lap_multiply_gated(EXPERT_WIDE_FORMS, multiply_4g64_2816, multiply_4g64_2816, p, first, last);
 }
 
 static void multiply_8g64_2816(const lap_product *p, int first, int last) {

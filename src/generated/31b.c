@@ -70,7 +70,7 @@ static void multiply_4g64_8192(const lap_product *p, int first, int last) {
 }
 
 static void gate_up_4g64_5376(const lap_product *p, int first, int last) {
-  lap_multiply_pair(MLP_FORMS, multiply_4g64_5376, multiply_4g64_5376, p, first, last);
+  lap_multiply_gated(MLP_FORMS, multiply_4g64_5376, multiply_4g64_5376, p, first, last);
 }
 
 static void multiply_4g64_21504(const lap_product *p, int first, int last) {

@@ -79,11 +79,15 @@ static void multiply_4g64_2048(const lap_product *p, int first, int last) {
 }
 
 static void gate_up_4g64_1536(const lap_product *p, int first, int last) {
-  lap_multiply_pair(MLP_FORMS, multiply_4g64_1536, multiply_4g64_1536, p, first, last);
+  lap_multiply_gated(MLP_FORMS, multiply_4g64_1536, multiply_4g64_1536, p, first, last);
 }
 
 static void multiply_4g64_6144(const lap_product *p, int first, int last) {
   lap_multiply_rows(4, 64, LAP_FORMAT_BF16, 6144, p->weight, p, first, last, p->y);
+}
+
+static void per_layer_gate_4g64_1536(const lap_product *p, int first, int last) {
+  lap_multiply_gated(PER_LAYER_FORMS, multiply_4g64_1536, NULL, p, first, last);
 }
 
 static void multiply_4g64_256(const lap_product *p, int first, int last) {
@@ -144,9 +148,19 @@ static void queries_sliding(void *context, int row) {
                   lap_row_at(s, AT_COSINE_SLIDING, PAIRS_SLIDING, row), lap_row_at(s, AT_SINE_SLIDING, PAIRS_SLIDING, row));
 }
 
-static void keys_sliding_g64b4_queries_sliding(void *context, int row) {
+static void per_layer_input(void *context, int row) {
+  const lap_step *s = context;
+  const lap_weights *weights = s->pass->memory.weights;
+  float table[PER_LAYER];
+  lap_table_row(4, 64, LAP_FORMAT_BF16, LAYERS * PER_LAYER, &weights->embed_per_layer, s->pass->row[row].per_layer_id,
+                s->layer * PER_LAYER, PER_LAYER, 0x1p+4f, table);
+  lap_row_per_layer_input(PER_LAYER, EPS, 0x1.a20bd8p-6f, weights->per_layer_norm, table, lap_row_at(s, AT_PLI, PER_LAYER, row));
+}
+
+static void keys_sliding_g64b4_queries_sliding_per_layer_input(void *context, int row) {
   keys_sliding_g64b4(context, row);
   queries_sliding(context, row);
+  per_layer_input(context, row);
 }
 
 static void add_attention(void *context, int row) {
@@ -182,18 +196,6 @@ static void add_feed_forward_quantize_stream(void *context, int row) {
   quantize_stream(context, row);
 }
 
-static void gate_per_layer_input(void *context, int row) {
-  const lap_step *s = context;
-  const lap_weights *weights = s->pass->memory.weights;
-  const lap_input input = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
-  float table[PER_LAYER], *pli = lap_row_at(s, AT_PLI, PER_LAYER, row), *gate = lap_row_at(s, AT_GATE, PER_LAYER, row);
-  lap_table_row(4, 64, LAP_FORMAT_BF16, LAYERS * PER_LAYER, &weights->embed_per_layer, s->pass->row[row].per_layer_id,
-                s->layer * PER_LAYER, PER_LAYER, 0x1p+4f, table);
-  lap_row_per_layer_input(PER_LAYER, EPS, 0x1.a20bd8p-6f, weights->per_layer_norm, table, pli);
-  LAP_ISA(lap_geglu)(gate, pli, PER_LAYER, gate);
-  lap_input_fill(PER_LAYER, PER_LAYER_FORMS, gate, &input, row);
-}
-
 static void add_per_layer_input(void *context, int row) {
   const lap_step *s = context;
   lap_row_add_norm(HIDDEN, EPS, lap_row_at(s, AT_OUTPUT, HIDDEN, row), s->w->vector[LAP_POST_PLI_NORM],
@@ -226,9 +228,10 @@ static void queries_full(void *context, int row) {
                   lap_row_at(s, AT_COSINE_FULL, PAIRS_FULL, row), lap_row_at(s, AT_SINE_FULL, PAIRS_FULL, row));
 }
 
-static void keys_full_g64b8_queries_full(void *context, int row) {
+static void keys_full_g64b8_queries_full_per_layer_input(void *context, int row) {
   keys_full_g64b8(context, row);
   queries_full(context, row);
+  per_layer_input(context, row);
 }
 
 static void norm_input(void *context, int row) {
@@ -240,6 +243,16 @@ static void norm_input(void *context, int row) {
 static void quantize_embedding_norm_input(void *context, int row) {
   quantize_embedding(context, row);
   norm_input(context, row);
+}
+
+static void queries_full_per_layer_input(void *context, int row) {
+  queries_full(context, row);
+  per_layer_input(context, row);
+}
+
+static void queries_sliding_per_layer_input(void *context, int row) {
+  queries_sliding(context, row);
+  per_layer_input(context, row);
 }
 
 static void place_inputs(lap_step *s) {
@@ -311,7 +324,7 @@ static void donor_sliding_g64b4_v_pli_scalar(lap_step *s, int layer, int cache) 
       lap_step_product(s, multiply_4g64_1536, &s->w->pli_rows, 256, 1536, &s->embedded, AT_PLI),
   }, 4);
   /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
-  lap_run_rows(&p->team, p->rows, keys_sliding_g64b4_queries_sliding, s);
+  lap_run_rows(&p->team, p->rows, keys_sliding_g64b4_queries_sliding_per_layer_input, s);
   wide = lap_input_at(s, 2048, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   attend_sliding_g64b4(s, &wide);
   /* h = h + norm(W attention) */
@@ -325,10 +338,9 @@ static void donor_sliding_g64b4_v_pli_scalar(lap_step *s, int layer, int cache) 
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
   hidden.x = lap_at(s, AT_HIDDEN);
-  lap_step_run(s, multiply_4g64_1536, LAP_PLI_GATE, 256, 1536, &hidden, AT_GATE);
-  lap_run_rows(&p->team, p->rows, gate_per_layer_input, s);
-  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
   wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_gate_per_layer(s, per_layer_gate_4g64_1536, PER_LAYER, HIDDEN, &hidden, AT_PLI, &wide, 0);
+  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
   lap_step_run(s, multiply_4g64_256, LAP_PLI_PROJECTION, 1536, 256, &wide, AT_OUTPUT);
   lap_run_rows(&p->team, p->rows, add_per_layer_input_scale_norm_next, s);
   lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
@@ -347,7 +359,7 @@ static void donor_full_g64b8_v_pli_scalar(lap_step *s, int layer, int cache) {
       lap_step_product(s, multiply_4g64_1536, &s->w->pli_rows, 256, 1536, &s->embedded, AT_PLI),
   }, 4);
   /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
-  lap_run_rows(&p->team, p->rows, keys_full_g64b8_queries_full, s);
+  lap_run_rows(&p->team, p->rows, keys_full_g64b8_queries_full_per_layer_input, s);
   wide = lap_input_at(s, 4096, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   attend_full_g64b8(s, &wide);
   /* h = h + norm(W attention) */
@@ -361,10 +373,9 @@ static void donor_full_g64b8_v_pli_scalar(lap_step *s, int layer, int cache) {
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
   hidden.x = lap_at(s, AT_HIDDEN);
-  lap_step_run(s, multiply_4g64_1536, LAP_PLI_GATE, 256, 1536, &hidden, AT_GATE);
-  lap_run_rows(&p->team, p->rows, gate_per_layer_input, s);
-  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
   wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_gate_per_layer(s, per_layer_gate_4g64_1536, PER_LAYER, HIDDEN, &hidden, AT_PLI, &wide, 0);
+  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
   lap_step_run(s, multiply_4g64_256, LAP_PLI_PROJECTION, 1536, 256, &wide, AT_OUTPUT);
   lap_run_rows(&p->team, p->rows, add_per_layer_input_scale_norm_next, s);
   lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
@@ -383,7 +394,7 @@ static void donor_sliding_g64b4_v_pli_scalar_export(lap_step *s, int layer, int 
       lap_step_product(s, multiply_4g64_1536, &s->w->pli_rows, 256, 1536, &s->embedded, AT_PLI),
   }, 4);
   /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
-  lap_run_rows(&p->team, p->rows, keys_sliding_g64b4_queries_sliding, s);
+  lap_run_rows(&p->team, p->rows, keys_sliding_g64b4_queries_sliding_per_layer_input, s);
   wide = lap_input_at(s, 2048, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   attend_sliding_g64b4(s, &wide);
   /* h = h + norm(W attention) */
@@ -397,10 +408,9 @@ static void donor_sliding_g64b4_v_pli_scalar_export(lap_step *s, int layer, int 
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
   hidden.x = lap_at(s, AT_HIDDEN);
-  lap_step_run(s, multiply_4g64_1536, LAP_PLI_GATE, 256, 1536, &hidden, AT_GATE);
-  lap_run_rows(&p->team, p->rows, gate_per_layer_input, s);
-  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
   wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_gate_per_layer(s, per_layer_gate_4g64_1536, PER_LAYER, HIDDEN, &hidden, AT_PLI, &wide, 0);
+  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
   lap_step_run(s, multiply_4g64_256, LAP_PLI_PROJECTION, 1536, 256, &wide, AT_OUTPUT);
   lap_run_rows(&p->team, p->rows, add_per_layer_input_scale_norm_next, s);
   lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
@@ -426,7 +436,7 @@ static void donor_full_g64b8_v_pli_scalar_export_last(lap_step *s, int layer, in
         lap_step_linear(s, multiply_4g64_1536, LAP_Q_PROJ, 4096, 1536, &s->normed, AT_QUERY),
         lap_step_product(s, multiply_4g64_1536, &s->w->pli_rows, 256, 1536, &s->embedded, AT_PLI),
     }, 2);
-    lap_run_rows(&p->team, p->rows, queries_full, s);
+    lap_run_rows(&p->team, p->rows, queries_full_per_layer_input, s);
   } else {
     lap_run_products(&p->team, (const lap_product[]){
         lap_step_linear(s, multiply_4g64_1536, LAP_K_PROJ, 512, 1536, &s->normed, AT_KEY),
@@ -435,7 +445,7 @@ static void donor_full_g64b8_v_pli_scalar_export_last(lap_step *s, int layer, in
         lap_step_product(s, multiply_4g64_1536, &s->w->pli_rows, 256, 1536, &s->embedded, AT_PLI),
     }, 4);
     /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
-    lap_run_rows(&p->team, p->rows, keys_full_g64b8_queries_full, s);
+    lap_run_rows(&p->team, p->rows, keys_full_g64b8_queries_full_per_layer_input, s);
   }
   wide = lap_input_at(s, 4096, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   attend_full_g64b8(s, &wide);
@@ -450,10 +460,9 @@ static void donor_full_g64b8_v_pli_scalar_export_last(lap_step *s, int layer, in
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
   hidden.x = lap_at(s, AT_HIDDEN);
-  lap_step_run(s, multiply_4g64_1536, LAP_PLI_GATE, 256, 1536, &hidden, AT_GATE);
-  lap_run_rows(&p->team, p->rows, gate_per_layer_input, s);
-  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
   wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_gate_per_layer(s, per_layer_gate_4g64_1536, PER_LAYER, HIDDEN, &hidden, AT_PLI, &wide, 0);
+  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
   lap_step_run(s, multiply_4g64_256, LAP_PLI_PROJECTION, 1536, 256, &wide, AT_OUTPUT);
   lap_run_rows(&p->team, p->rows, add_per_layer_input_scale_norm_next, s);
   lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
@@ -470,7 +479,7 @@ static void sharer_sliding_g64b4_wide_pli_scalar(lap_step *s, int layer, int cac
       lap_step_product(s, multiply_4g64_1536, &s->w->pli_rows, 256, 1536, &s->embedded, AT_PLI),
   }, 2);
   /* q = rope(norm(q)) */
-  lap_run_rows(&p->team, p->rows, queries_sliding, s);
+  lap_run_rows(&p->team, p->rows, queries_sliding_per_layer_input, s);
   wide = lap_input_at(s, 2048, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   attend_sliding_g64b4(s, &wide);
   /* h = h + norm(W attention) */
@@ -484,10 +493,9 @@ static void sharer_sliding_g64b4_wide_pli_scalar(lap_step *s, int layer, int cac
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
   hidden.x = lap_at(s, AT_HIDDEN);
-  lap_step_run(s, multiply_4g64_1536, LAP_PLI_GATE, 256, 1536, &hidden, AT_GATE);
-  lap_run_rows(&p->team, p->rows, gate_per_layer_input, s);
-  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
   wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_gate_per_layer(s, per_layer_gate_4g64_1536, PER_LAYER, HIDDEN, &hidden, AT_PLI, &wide, 0);
+  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
   lap_step_run(s, multiply_4g64_256, LAP_PLI_PROJECTION, 1536, 256, &wide, AT_OUTPUT);
   lap_run_rows(&p->team, p->rows, add_per_layer_input_scale_norm_next, s);
   lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
@@ -504,7 +512,7 @@ static void sharer_full_g64b8_wide_pli_scalar(lap_step *s, int layer, int cache)
       lap_step_product(s, multiply_4g64_1536, &s->w->pli_rows, 256, 1536, &s->embedded, AT_PLI),
   }, 2);
   /* q = rope(norm(q)) */
-  lap_run_rows(&p->team, p->rows, queries_full, s);
+  lap_run_rows(&p->team, p->rows, queries_full_per_layer_input, s);
   wide = lap_input_at(s, 4096, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   attend_full_g64b8(s, &wide);
   /* h = h + norm(W attention) */
@@ -518,10 +526,9 @@ static void sharer_full_g64b8_wide_pli_scalar(lap_step *s, int layer, int cache)
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
   hidden.x = lap_at(s, AT_HIDDEN);
-  lap_step_run(s, multiply_4g64_1536, LAP_PLI_GATE, 256, 1536, &hidden, AT_GATE);
-  lap_run_rows(&p->team, p->rows, gate_per_layer_input, s);
-  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
   wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_gate_per_layer(s, per_layer_gate_4g64_1536, PER_LAYER, HIDDEN, &hidden, AT_PLI, &wide, 0);
+  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
   lap_step_run(s, multiply_4g64_256, LAP_PLI_PROJECTION, 1536, 256, &wide, AT_OUTPUT);
   lap_run_rows(&p->team, p->rows, add_per_layer_input_scale_norm_next, s);
   lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);

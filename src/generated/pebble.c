@@ -80,11 +80,15 @@ static void multiply_4g64_256(const lap_product *p, int first, int last) {
 }
 
 static void gate_up_4g64_256(const lap_product *p, int first, int last) {
-  lap_multiply_pair(MLP_FORMS, multiply_4g64_256, multiply_4g64_256, p, first, last);
+  lap_multiply_gated(MLP_FORMS, multiply_4g64_256, multiply_4g64_256, p, first, last);
 }
 
 static void multiply_8g64_768(const lap_product *p, int first, int last) {
   lap_multiply_rows(8, 64, LAP_FORMAT_BF16, 768, p->weight, p, first, last, p->y);
+}
+
+static void per_layer_gate_8g64_256(const lap_product *p, int first, int last) {
+  lap_multiply_gated(PER_LAYER_FORMS, multiply_8g64_256, NULL, p, first, last);
 }
 
 static void multiply_8g64_64(const lap_product *p, int first, int last) {
@@ -145,9 +149,19 @@ static void queries_sliding(void *context, int row) {
                   lap_row_at(s, AT_COSINE_SLIDING, PAIRS_SLIDING, row), lap_row_at(s, AT_SINE_SLIDING, PAIRS_SLIDING, row));
 }
 
-static void keys_sliding_g64b8_queries_sliding(void *context, int row) {
+static void per_layer_input(void *context, int row) {
+  const lap_step *s = context;
+  const lap_weights *weights = s->pass->memory.weights;
+  float table[PER_LAYER];
+  lap_table_row(4, 64, LAP_FORMAT_BF16, LAYERS * PER_LAYER, &weights->embed_per_layer, s->pass->row[row].per_layer_id,
+                s->layer * PER_LAYER, PER_LAYER, 0x1p+3f, table);
+  lap_row_per_layer_input(PER_LAYER, EPS, 0x1p-4f, weights->per_layer_norm, table, lap_row_at(s, AT_PLI, PER_LAYER, row));
+}
+
+static void keys_sliding_g64b8_queries_sliding_per_layer_input(void *context, int row) {
   keys_sliding_g64b8(context, row);
   queries_sliding(context, row);
+  per_layer_input(context, row);
 }
 
 static void add_attention(void *context, int row) {
@@ -183,18 +197,6 @@ static void add_feed_forward_quantize_stream(void *context, int row) {
   quantize_stream(context, row);
 }
 
-static void gate_per_layer_input(void *context, int row) {
-  const lap_step *s = context;
-  const lap_weights *weights = s->pass->memory.weights;
-  const lap_input input = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
-  float table[PER_LAYER], *pli = lap_row_at(s, AT_PLI, PER_LAYER, row), *gate = lap_row_at(s, AT_GATE, PER_LAYER, row);
-  lap_table_row(4, 64, LAP_FORMAT_BF16, LAYERS * PER_LAYER, &weights->embed_per_layer, s->pass->row[row].per_layer_id,
-                s->layer * PER_LAYER, PER_LAYER, 0x1p+3f, table);
-  lap_row_per_layer_input(PER_LAYER, EPS, 0x1p-4f, weights->per_layer_norm, table, pli);
-  LAP_ISA(lap_geglu)(gate, pli, PER_LAYER, gate);
-  lap_input_fill(PER_LAYER, PER_LAYER_FORMS, gate, &input, row);
-}
-
 static void add_per_layer_input(void *context, int row) {
   const lap_step *s = context;
   lap_row_add_norm(HIDDEN, EPS, lap_row_at(s, AT_OUTPUT, HIDDEN, row), s->w->vector[LAP_POST_PLI_NORM],
@@ -221,9 +223,10 @@ static void keys_sliding_g64b4(void *context, int row) {
                token->position);
 }
 
-static void keys_sliding_g64b4_queries_sliding(void *context, int row) {
+static void keys_sliding_g64b4_queries_sliding_per_layer_input(void *context, int row) {
   keys_sliding_g64b4(context, row);
   queries_sliding(context, row);
+  per_layer_input(context, row);
 }
 
 static void keys_full_g64b8(void *context, int row) {
@@ -241,9 +244,10 @@ static void queries_full(void *context, int row) {
                   lap_row_at(s, AT_COSINE_FULL, PAIRS_FULL, row), lap_row_at(s, AT_SINE_FULL, PAIRS_FULL, row));
 }
 
-static void keys_full_g64b8_queries_full(void *context, int row) {
+static void keys_full_g64b8_queries_full_per_layer_input(void *context, int row) {
   keys_full_g64b8(context, row);
   queries_full(context, row);
+  per_layer_input(context, row);
 }
 
 static void keys_full_g64b4(void *context, int row) {
@@ -255,9 +259,10 @@ static void keys_full_g64b4(void *context, int row) {
                token->position);
 }
 
-static void keys_full_g64b4_queries_full(void *context, int row) {
+static void keys_full_g64b4_queries_full_per_layer_input(void *context, int row) {
   keys_full_g64b4(context, row);
   queries_full(context, row);
+  per_layer_input(context, row);
 }
 
 static void norm_input(void *context, int row) {
@@ -269,6 +274,16 @@ static void norm_input(void *context, int row) {
 static void quantize_embedding_norm_input(void *context, int row) {
   quantize_embedding(context, row);
   norm_input(context, row);
+}
+
+static void queries_sliding_per_layer_input(void *context, int row) {
+  queries_sliding(context, row);
+  per_layer_input(context, row);
+}
+
+static void queries_full_per_layer_input(void *context, int row) {
+  queries_full(context, row);
+  per_layer_input(context, row);
 }
 
 static void place_inputs(lap_step *s) {
@@ -381,7 +396,7 @@ static void donor_sliding_g64b8_v_pli_scalar(lap_step *s, int layer, int cache, 
       lap_step_product(s, multiply_8g64_256, &s->w->pli_rows, 64, 256, &s->embedded, AT_PLI),
   }, 4);
   /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
-  lap_run_rows(&p->team, p->rows, keys_sliding_g64b8_queries_sliding, s);
+  lap_run_rows(&p->team, p->rows, keys_sliding_g64b8_queries_sliding_per_layer_input, s);
   wide = lap_input_at(s, 256, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   attend_sliding_g64b8(s, &wide);
   /* h = h + norm(W attention) */
@@ -395,10 +410,9 @@ static void donor_sliding_g64b8_v_pli_scalar(lap_step *s, int layer, int cache, 
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
   hidden.x = lap_at(s, AT_HIDDEN);
-  lap_step_run(s, multiply_8g64_256, LAP_PLI_GATE, 64, 256, &hidden, AT_GATE);
-  lap_run_rows(&p->team, p->rows, gate_per_layer_input, s);
-  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
   wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_gate_per_layer(s, per_layer_gate_8g64_256, PER_LAYER, HIDDEN, &hidden, AT_PLI, &wide, 0);
+  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
   lap_step_run(s, multiply_8g64_64, LAP_PLI_PROJECTION, 256, 64, &wide, AT_OUTPUT);
   lap_run_rows(&p->team, p->rows, add_per_layer_input_scale_norm_next, s);
   lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
@@ -417,7 +431,7 @@ static void donor_sliding_g64b4_v_pli_scalar(lap_step *s, int layer, int cache, 
       lap_step_product(s, multiply_8g64_256, &s->w->pli_rows, 64, 256, &s->embedded, AT_PLI),
   }, 4);
   /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
-  lap_run_rows(&p->team, p->rows, keys_sliding_g64b4_queries_sliding, s);
+  lap_run_rows(&p->team, p->rows, keys_sliding_g64b4_queries_sliding_per_layer_input, s);
   wide = lap_input_at(s, 256, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   attend_sliding_g64b4(s, &wide);
   /* h = h + norm(W attention) */
@@ -431,10 +445,9 @@ static void donor_sliding_g64b4_v_pli_scalar(lap_step *s, int layer, int cache, 
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
   hidden.x = lap_at(s, AT_HIDDEN);
-  lap_step_run(s, multiply_8g64_256, LAP_PLI_GATE, 64, 256, &hidden, AT_GATE);
-  lap_run_rows(&p->team, p->rows, gate_per_layer_input, s);
-  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
   wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_gate_per_layer(s, per_layer_gate_8g64_256, PER_LAYER, HIDDEN, &hidden, AT_PLI, &wide, 0);
+  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
   lap_step_run(s, multiply_8g64_64, LAP_PLI_PROJECTION, 256, 64, &wide, AT_OUTPUT);
   lap_run_rows(&p->team, p->rows, add_per_layer_input_scale_norm_next, s);
   lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
@@ -453,7 +466,7 @@ static void donor_full_g64b8_v_pli_scalar(lap_step *s, int layer, int cache) {
       lap_step_product(s, multiply_8g64_256, &s->w->pli_rows, 64, 256, &s->embedded, AT_PLI),
   }, 4);
   /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
-  lap_run_rows(&p->team, p->rows, keys_full_g64b8_queries_full, s);
+  lap_run_rows(&p->team, p->rows, keys_full_g64b8_queries_full_per_layer_input, s);
   wide = lap_input_at(s, 512, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   attend_full_g64b8(s, &wide);
   /* h = h + norm(W attention) */
@@ -467,10 +480,9 @@ static void donor_full_g64b8_v_pli_scalar(lap_step *s, int layer, int cache) {
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
   hidden.x = lap_at(s, AT_HIDDEN);
-  lap_step_run(s, multiply_8g64_256, LAP_PLI_GATE, 64, 256, &hidden, AT_GATE);
-  lap_run_rows(&p->team, p->rows, gate_per_layer_input, s);
-  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
   wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_gate_per_layer(s, per_layer_gate_8g64_256, PER_LAYER, HIDDEN, &hidden, AT_PLI, &wide, 0);
+  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
   lap_step_run(s, multiply_8g64_64, LAP_PLI_PROJECTION, 256, 64, &wide, AT_OUTPUT);
   lap_run_rows(&p->team, p->rows, add_per_layer_input_scale_norm_next, s);
   lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
@@ -489,7 +501,7 @@ static void donor_full_g64b4_v_pli_scalar_export(lap_step *s, int layer, int cac
       lap_step_product(s, multiply_8g64_256, &s->w->pli_rows, 64, 256, &s->embedded, AT_PLI),
   }, 4);
   /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
-  lap_run_rows(&p->team, p->rows, keys_full_g64b4_queries_full, s);
+  lap_run_rows(&p->team, p->rows, keys_full_g64b4_queries_full_per_layer_input, s);
   wide = lap_input_at(s, 512, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   attend_full_g64b4(s, &wide);
   /* h = h + norm(W attention) */
@@ -503,10 +515,9 @@ static void donor_full_g64b4_v_pli_scalar_export(lap_step *s, int layer, int cac
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
   hidden.x = lap_at(s, AT_HIDDEN);
-  lap_step_run(s, multiply_8g64_256, LAP_PLI_GATE, 64, 256, &hidden, AT_GATE);
-  lap_run_rows(&p->team, p->rows, gate_per_layer_input, s);
-  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
   wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_gate_per_layer(s, per_layer_gate_8g64_256, PER_LAYER, HIDDEN, &hidden, AT_PLI, &wide, 0);
+  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
   lap_step_run(s, multiply_8g64_64, LAP_PLI_PROJECTION, 256, 64, &wide, AT_OUTPUT);
   lap_run_rows(&p->team, p->rows, add_per_layer_input_scale_norm_next, s);
   lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
@@ -532,7 +543,7 @@ static void donor_sliding_g64b8_v_pli_scalar_export_last(lap_step *s, int layer,
         lap_step_linear(s, multiply_4g64_256, LAP_Q_PROJ, 256, 256, &s->normed, AT_QUERY),
         lap_step_product(s, multiply_8g64_256, &s->w->pli_rows, 64, 256, &s->embedded, AT_PLI),
     }, 2);
-    lap_run_rows(&p->team, p->rows, queries_sliding, s);
+    lap_run_rows(&p->team, p->rows, queries_sliding_per_layer_input, s);
   } else {
     lap_run_products(&p->team, (const lap_product[]){
         lap_step_linear(s, multiply_4g64_256, LAP_K_PROJ, 128, 256, &s->normed, AT_KEY),
@@ -541,7 +552,7 @@ static void donor_sliding_g64b8_v_pli_scalar_export_last(lap_step *s, int layer,
         lap_step_product(s, multiply_8g64_256, &s->w->pli_rows, 64, 256, &s->embedded, AT_PLI),
     }, 4);
     /* k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q)) */
-    lap_run_rows(&p->team, p->rows, keys_sliding_g64b8_queries_sliding, s);
+    lap_run_rows(&p->team, p->rows, keys_sliding_g64b8_queries_sliding_per_layer_input, s);
   }
   wide = lap_input_at(s, 256, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   attend_sliding_g64b8(s, &wide);
@@ -556,10 +567,9 @@ static void donor_sliding_g64b8_v_pli_scalar_export_last(lap_step *s, int layer,
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
   hidden.x = lap_at(s, AT_HIDDEN);
-  lap_step_run(s, multiply_8g64_256, LAP_PLI_GATE, 64, 256, &hidden, AT_GATE);
-  lap_run_rows(&p->team, p->rows, gate_per_layer_input, s);
-  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
   wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_gate_per_layer(s, per_layer_gate_8g64_256, PER_LAYER, HIDDEN, &hidden, AT_PLI, &wide, 0);
+  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
   lap_step_run(s, multiply_8g64_64, LAP_PLI_PROJECTION, 256, 64, &wide, AT_OUTPUT);
   lap_run_rows(&p->team, p->rows, add_per_layer_input_scale_norm_next, s);
   lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
@@ -576,7 +586,7 @@ static void sharer_full_g64b4_pli_scalar(lap_step *s, int layer, int cache, cons
       lap_step_product(s, multiply_8g64_256, &s->w->pli_rows, 64, 256, &s->embedded, AT_PLI),
   }, 2);
   /* q = rope(norm(q)) */
-  lap_run_rows(&p->team, p->rows, queries_full, s);
+  lap_run_rows(&p->team, p->rows, queries_full_per_layer_input, s);
   wide = lap_input_at(s, 512, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   attend_full_g64b4(s, &wide);
   /* h = h + norm(W attention) */
@@ -590,10 +600,9 @@ static void sharer_full_g64b4_pli_scalar(lap_step *s, int layer, int cache, cons
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
   hidden.x = lap_at(s, AT_HIDDEN);
-  lap_step_run(s, multiply_8g64_256, LAP_PLI_GATE, 64, 256, &hidden, AT_GATE);
-  lap_run_rows(&p->team, p->rows, gate_per_layer_input, s);
-  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
   wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_gate_per_layer(s, per_layer_gate_8g64_256, PER_LAYER, HIDDEN, &hidden, AT_PLI, &wide, 0);
+  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
   lap_step_run(s, multiply_8g64_64, LAP_PLI_PROJECTION, 256, 64, &wide, AT_OUTPUT);
   lap_run_rows(&p->team, p->rows, add_per_layer_input_scale_norm_next, s);
   lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);
@@ -610,7 +619,7 @@ static void sharer_sliding_g64b8_pli_scalar(lap_step *s, int layer, int cache) {
       lap_step_product(s, multiply_8g64_256, &s->w->pli_rows, 64, 256, &s->embedded, AT_PLI),
   }, 2);
   /* q = rope(norm(q)) */
-  lap_run_rows(&p->team, p->rows, queries_sliding, s);
+  lap_run_rows(&p->team, p->rows, queries_sliding_per_layer_input, s);
   wide = lap_input_at(s, 256, ATTENTION_FORMS, AT_QUERY, AT_QUERY_FORMS);
   attend_sliding_g64b8(s, &wide);
   /* h = h + norm(W attention) */
@@ -624,10 +633,9 @@ static void sharer_sliding_g64b8_pli_scalar(lap_step *s, int layer, int cache) {
   /* h = scalar * (h + norm(W_back (gelu(W_gate h) * pli))) */
   lap_input hidden = s->normed;
   hidden.x = lap_at(s, AT_HIDDEN);
-  lap_step_run(s, multiply_8g64_256, LAP_PLI_GATE, 64, 256, &hidden, AT_GATE);
-  lap_run_rows(&p->team, p->rows, gate_per_layer_input, s);
-  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
   wide = lap_input_at(s, PER_LAYER, PER_LAYER_FORMS, AT_GATE, AT_GATE_FORMS);
+  lap_step_gate_per_layer(s, per_layer_gate_8g64_256, PER_LAYER, HIDDEN, &hidden, AT_PLI, &wide, 0);
+  lap_pass_show(p, "per_layer_input", layer, lap_at(s, AT_PLI), PER_LAYER);
   lap_step_run(s, multiply_8g64_64, LAP_PLI_PROJECTION, 256, 64, &wide, AT_OUTPUT);
   lap_run_rows(&p->team, p->rows, add_per_layer_input_scale_norm_next, s);
   lap_pass_show(p, "layer", layer, lap_at(s, AT_HIDDEN), HIDDEN);

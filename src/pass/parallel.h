@@ -125,7 +125,8 @@ struct lap_product {
   int input_rows;
   float *y;                 /* y[t * rows + r] for row t of the input and row r of the weight */
   const lap_weight *second; /* of a pair that is computed together: gate and up */
-  const lap_input *result;  /* of a pair: what its reader reads */
+  const float *factor;      /* of a gate alone, [input_rows, rows]: what stands for up x */
+  const lap_input *result;  /* of both: what their reader reads */
   lap_pass *pass;           /* of the head, which gives logits to rows */
 };
 
@@ -167,28 +168,34 @@ enum {
   LAP_PAIR_STEP = 64      /* rows of the weights in a task are whole blocks of the result */
 };
 
-/* gelu(gate x) * (up x), rows first..last-1 of the weights (first is a multiple of LAP_PAIR_STEP), as its
- * readers want it: in `forms` of the result, and, if there is a y, as floats. Else those are never in memory
- * as a whole. */
-LAP_INLINE void lap_multiply_pair(const int forms, lap_multiply *gate, lap_multiply *up, const lap_product *p,
-                                  int first, int last) {
+/* y = some rows of a weight, n from `strip` on, times the rows of x that `part` says: [rows of x, n]. */
+LAP_INLINE void lap_multiply_strip(lap_multiply *multiply, const lap_weight *weight, int strip, int n,
+                                   lap_product part, float *y) {
+  const lap_weight slice = lap_weight_slice(weight, strip, n);
+  part.weight = &slice;
+  part.rows = n;
+  part.y = y;
+  multiply(&part, 0, n);
+}
+
+/* gelu(gate x) * (up x), or, where `up` is NULL, times the factor; rows first..last-1 of the weights (first
+ * is a multiple of LAP_PAIR_STEP), as its readers want it: in `forms` of the result, and, if there is a y, as
+ * floats. Else those are never in memory as a whole. */
+LAP_INLINE void lap_multiply_gated(const int forms, lap_multiply *gate, lap_multiply *up,
+                                   const lap_product *p, int first, int last) {
   const int tile = p->input_rows <= LAP_WEAVE ? LAP_WEAVE : LAP_PAIR_TILE, most = LAP_PAIR_FLOATS / tile;
   float gates[LAP_PAIR_FLOATS], ups[LAP_PAIR_FLOATS];
   for (int strip = first; strip < last; strip += most) {
     const int n = last - strip < most ? last - strip : most;
-    const lap_weight gate_weight = lap_weight_slice(p->weight, strip, n),
-                     up_weight = lap_weight_slice(p->second, strip, n);
     for (int row = 0; row < p->input_rows; row += tile) {
       lap_product part = *p;
-      part.rows = n;
       part.first_input_row = p->first_input_row + row;
       part.input_rows = p->input_rows - row < tile ? p->input_rows - row : tile;
-      part.weight = &gate_weight;
-      part.y = gates;
-      gate(&part, 0, n);
-      part.weight = &up_weight;
-      part.y = ups;
-      up(&part, 0, n);
+      lap_multiply_strip(gate, p->weight, strip, n, part, gates);
+      if (up) lap_multiply_strip(up, p->second, strip, n, part, ups);
+      for (int t = 0; t < part.input_rows && !up; t++)
+        memcpy(ups + t * n, p->factor + (size_t)(row + t) * (size_t)p->rows + strip,
+               (size_t)n * sizeof(float));
       LAP_ISA(lap_geglu)(gates, ups, n * part.input_rows, gates);
       for (int t = 0; t < part.input_rows; t++) {
         lap_input_fill_columns(forms, gates + t * n, strip, n, p->result, part.first_input_row + t);
@@ -218,9 +225,9 @@ static inline void lap_products_task(void *context, int task, int thread) {
   p->multiply(p, first, first + run->step < p->rows ? first + run->step : p->rows);
 }
 
-/* Runs all products; they must not depend on each other, and are all pairs or none. */
+/* Runs all products; they must not depend on each other, and are all gated or none. */
 static inline void lap_run_products(const lap_team *team, const lap_product *products, int count) {
-  const int unit = products[0].second ? LAP_PAIR_STEP : LAP_ROW_STEP;
+  const int unit = products[0].result ? LAP_PAIR_STEP : LAP_ROW_STEP;
   int64_t rows = 0, weights = 0;
   for (int i = 0; i < count; i++) {
     rows += products[i].rows;

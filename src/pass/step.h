@@ -74,20 +74,29 @@ LAP_INLINE void lap_step_run(const lap_step *s, lap_multiply *multiply, lap_laye
   lap_run_products(&s->pass->team, &one, 1);
 }
 
-/* gelu(gate x) * (up x) of the normed rows into `result`, or, if its readers are dense weights, as floats
- * too. */
+/* Makes `result` of a gate, or, if its readers are dense weights, as floats too. */
+LAP_INLINE void lap_step_run_gate(const lap_step *s, lap_product gate, const lap_input *result,
+                                  const int floats) {
+  gate.result = result;
+  gate.y = floats ? (float *)(uintptr_t)result->x : NULL;
+  lap_run_products(&s->pass->team, &gate, 1);
+}
+
+/* gelu(gate x) * (up x) of the normed rows. */
 LAP_INLINE void lap_step_gate_up(const lap_step *s, lap_multiply *multiply, int rows, int cols,
                                  const lap_input *result, const int floats) {
-  lap_product pair = {.multiply = multiply,
-                      .weight = &s->w->linear[LAP_GATE_PROJ],
-                      .rows = rows,
-                      .cols = cols,
-                      .input = &s->normed,
-                      .input_rows = s->pass->rows,
-                      .second = &s->w->linear[LAP_UP_PROJ],
-                      .result = result};
-  if (floats) pair.y = (float *)(uintptr_t)result->x;
-  lap_run_products(&s->pass->team, &pair, 1);
+  lap_product pair = lap_step_linear(s, multiply, LAP_GATE_PROJ, rows, cols, &s->normed, 0);
+  pair.second = &s->w->linear[LAP_UP_PROJ];
+  lap_step_run_gate(s, pair, result, floats);
+}
+
+/* gelu(gate x) * factor, which stands at a place of its own. */
+LAP_INLINE void lap_step_gate_per_layer(const lap_step *s, lap_multiply *multiply, int rows, int cols,
+                                        const lap_input *x, size_t factor, const lap_input *result,
+                                        const int floats) {
+  lap_product gate = lap_step_linear(s, multiply, LAP_PLI_GATE, rows, cols, x, 0);
+  gate.factor = lap_at(s, factor);
+  lap_step_run_gate(s, gate, result, floats);
 }
 
 #endif

@@ -86,8 +86,8 @@ typedef enum lap_step_kind {
   LAP_STEP_PAIR,           /* gate = gelu(x W_gate^T) * (x W_up^T), in its forms */
   LAP_STEP_EXPERTS,        /* normed = the experts' sum over normed, routed by hidden */
   LAP_STEP_JOIN_EXPERTS,   /* output = rms_norm(output; vector) + rms_norm(normed; second vector) */
-  LAP_STEP_PER_LAYER_GATE, /* pli = (scale * table[id] + norm(second scale * pli)) * 2^-0.5,
-                            * gate = gelu(gate) * pli, in its forms */
+  LAP_STEP_PER_LAYER_ROW,  /* pli = (scale * table[id] + norm(second scale * pli)) * 2^-0.5 */
+  LAP_STEP_PER_LAYER_GATE, /* gate = gelu(x W^T) * pli, in its forms */
   LAP_STEP_SCALE,          /* hidden = layer scalar * hidden */
   LAP_STEP_GIVE_HIDDEN,    /* normed rows for those who want them */
   LAP_STEP_HEAD,           /* logits = cap * tanh(x W^T / cap) */
@@ -156,7 +156,7 @@ typedef struct lap_program_step {
   int vector[2];
   lap_heads heads;                      /* WRITE_KEYS, ROTATE_QUERIES, ATTEND */
   float eps;                            /* of the norm that it contains */
-  float scale[2];                       /* EMBED, PER_LAYER_GATE; HEAD: the cap, 0 = none */
+  float scale[2];                       /* EMBED, PER_LAYER_ROW; HEAD: the cap, 0 = none */
   int32_t experts, top_k, expert_width; /* EXPERTS */
   const char *shown;                    /* SHOW: under this name */
 } lap_program_step;

@@ -262,6 +262,18 @@ static void list_queries(builder *b) {
   reads_rope(step);
 }
 
+/* The per-layer input, but for its gate, needs nothing but its product, which ran beside those of queries. */
+static void list_per_layer_row(builder *b) {
+  const lap_plan *plan = b->plan;
+  if (!plan->per_layer_width) return;
+  lap_program_step *step = add(b, LAP_STEP_PER_LAYER_ROW, LAP_BY_ROWS, "per_layer_input");
+  step->weight[0] = LAP_WEIGHT_EMBED_PER_LAYER;
+  step->vector[0] = LAP_VECTOR_PER_LAYER_NORM;
+  step->scale[0] = plan->per_layer_embed_scale;
+  step->scale[1] = plan->per_layer_projection_scale;
+  changes(step, LAP_BUFFER_PLI, plan->per_layer_width);
+}
+
 /* Products, keys and queries of rows that all stay. */
 static void list_input(builder *b) {
   if (!b->layer->sharer) list_key_products(b);
@@ -270,6 +282,7 @@ static void list_input(builder *b) {
                                 : "k = rope(norm(k)), v = norm(v), into the cache; q = rope(norm(q))";
   if (!b->layer->sharer) list_keys(b);
   list_queries(b);
+  list_per_layer_row(b);
 }
 
 /* All later layers read what the last donor stores: a pass may go on with few rows from there. How forms lie
@@ -283,6 +296,7 @@ static void list_last_donor(builder *b) {
   list_norm(b, "input", LAP_INPUT_NORM, LAP_INPUT_NORMED);
   list_query_products(b);
   list_queries(b);
+  list_per_layer_row(b);
   b->ways = LAP_WAY_ALL_STAY;
   list_input(b);
   b->ways = LAP_WAYS;
@@ -375,24 +389,23 @@ static void list_feed_forward(builder *b) {
 
 /* ---- per-layer input ---- */
 
-static void list_gate_per_layer(builder *b) {
-  const lap_plan *plan = b->plan;
-  lap_program_step *step = add(b, LAP_STEP_PER_LAYER_GATE, LAP_BY_ROWS, "gate_per_layer_input");
-  step->weight[0] = LAP_WEIGHT_EMBED_PER_LAYER;
-  step->vector[0] = LAP_VECTOR_PER_LAYER_NORM;
-  step->scale[0] = plan->per_layer_embed_scale;
-  step->scale[1] = plan->per_layer_projection_scale;
-  changes(step, LAP_BUFFER_PLI, plan->per_layer_width);
-  changes(step, LAP_BUFFER_GATE, plan->per_layer_width);
-  writes_forms(step, LAP_INPUT_PER_LAYER, plan->per_layer_width);
+/* gelu(gate h) * pli goes to the next product as feed-forward's pair does: in its forms, as floats only where
+ * a dense weight reads them. */
+static void list_per_layer_gate(builder *b) {
+  const int32_t width = b->plan->per_layer_width;
+  lap_program_step *step = add(b, LAP_STEP_PER_LAYER_GATE, LAP_BY_OUTPUTS, "per_layer_gate");
+  step->weight[0] = LAP_PLI_GATE;
+  reads_input(b, step, LAP_BUFFER_HIDDEN, LAP_INPUT_NORMED, b->plan->hidden_size);
+  reads(step, LAP_BUFFER_PLI, width);
+  if (has_format(b, LAP_PLI_PROJECTION, true)) writes(step, LAP_BUFFER_GATE, width);
+  writes_forms(step, LAP_INPUT_PER_LAYER, width);
 }
 
 static void list_per_layer_input(builder *b) {
   list_quantize(b, "stream", LAP_BUFFER_HIDDEN, LAP_INPUT_NORMED, b->plan->hidden_size);
   b->formula = b->layer->has_layer_scalar ? "h = scalar * (h + norm(W_back (gelu(W_gate h) * pli)))"
                                           : "h = h + norm(W_back (gelu(W_gate h) * pli))";
-  list_product(b, "per_layer_gate", LAP_PLI_GATE, LAP_BUFFER_HIDDEN, LAP_INPUT_NORMED, LAP_BUFFER_GATE);
-  list_gate_per_layer(b);
+  list_per_layer_gate(b);
   show(b, "per_layer_input", LAP_BUFFER_PLI, b->plan->per_layer_width);
   list_product(b, "per_layer_back", LAP_PLI_PROJECTION, LAP_BUFFER_GATE, LAP_INPUT_PER_LAYER,
                LAP_BUFFER_OUTPUT);

@@ -18,6 +18,7 @@ const char *lap_step_kind_name(lap_step_kind kind) {
       [LAP_STEP_PAIR] = "pair",
       [LAP_STEP_EXPERTS] = "experts",
       [LAP_STEP_JOIN_EXPERTS] = "join experts",
+      [LAP_STEP_PER_LAYER_ROW] = "layer input",
       [LAP_STEP_PER_LAYER_GATE] = "gate",
       [LAP_STEP_SCALE] = "scale",
       [LAP_STEP_GIVE_HIDDEN] = "give hidden",

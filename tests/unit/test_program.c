@@ -307,7 +307,7 @@ static void what_is_shown_is_what_was_made_last(void **state) {
     const char *shown;
     const char *maker;
   } expected[] = {{"embedding", "embed"},
-                  {"per_layer_input", "gate_per_layer_input"},
+                  {"per_layer_input", "per_layer_input"},
                   {"layer", "scale"},
                   {"final_norm", "norm_next"}};
   lap_plan *plan = plan_of_size("e4b", LAP_KV_CONFIG);
@@ -465,16 +465,16 @@ static void a_layer_of_e4b_waits_where_its_formulas_do(void **state) {
   static const struct {
     lap_step_kind kind;
     bool waits;
-  } expected[] = {{LAP_STEP_PRODUCT, true},    {LAP_STEP_PRODUCT, false},
-                  {LAP_STEP_PRODUCT, false},   {LAP_STEP_PRODUCT, false},
-                  {LAP_STEP_WRITE_KEYS, true}, {LAP_STEP_ROTATE_QUERIES, false},
-                  {LAP_STEP_ATTEND, true},     {LAP_STEP_PRODUCT, true},
-                  {LAP_STEP_ADD_NORM, true},   {LAP_STEP_NORM, false},
-                  {LAP_STEP_PAIR, true},       {LAP_STEP_PRODUCT, true},
-                  {LAP_STEP_ADD_NORM, true},   {LAP_STEP_QUANTIZE, false},
-                  {LAP_STEP_PRODUCT, true},    {LAP_STEP_PER_LAYER_GATE, true},
-                  {LAP_STEP_SHOW, false},      {LAP_STEP_PRODUCT, true},
-                  {LAP_STEP_ADD_NORM, true},   {LAP_STEP_SCALE, false},
+  } expected[] = {{LAP_STEP_PRODUCT, true},        {LAP_STEP_PRODUCT, false},
+                  {LAP_STEP_PRODUCT, false},       {LAP_STEP_PRODUCT, false},
+                  {LAP_STEP_WRITE_KEYS, true},     {LAP_STEP_ROTATE_QUERIES, false},
+                  {LAP_STEP_PER_LAYER_ROW, false}, {LAP_STEP_ATTEND, true},
+                  {LAP_STEP_PRODUCT, true},        {LAP_STEP_ADD_NORM, true},
+                  {LAP_STEP_NORM, false},          {LAP_STEP_PAIR, true},
+                  {LAP_STEP_PRODUCT, true},        {LAP_STEP_ADD_NORM, true},
+                  {LAP_STEP_QUANTIZE, false},      {LAP_STEP_PER_LAYER_GATE, true},
+                  {LAP_STEP_SHOW, false},          {LAP_STEP_PRODUCT, true},
+                  {LAP_STEP_ADD_NORM, true},       {LAP_STEP_SCALE, false},
                   {LAP_STEP_NORM, false}, /* of the next layer */
                   {LAP_STEP_SHOW, false}};
   lap_plan *plan = plan_of_size("e4b", LAP_KV_CONFIG);
@@ -488,12 +488,12 @@ static void a_layer_of_e4b_waits_where_its_formulas_do(void **state) {
   }
   const lap_program_counts counts = lap_program_count(program, 2, 1);
   assert_int_equal(counts.steps, 20);
-  assert_int_equal(counts.runs, 12);
-  assert_int_equal(counts.barriers, 12);
+  assert_int_equal(counts.runs, 11);
+  assert_int_equal(counts.barriers, 11);
   /* 42 layers; the embedding, and the head. */
   const lap_program_counts all = lap_program_count(program, 0, program->calls);
-  assert_int_equal(all.runs, 42 * 12 + 2);
-  assert_int_equal(all.barriers, 42 * 12 + 1);
+  assert_int_equal(all.runs, 42 * 11 + 2);
+  assert_int_equal(all.barriers, 42 * 11 + 1);
   lap_program_free(program);
   lap_plan_free(plan);
 }
