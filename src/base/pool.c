@@ -26,7 +26,7 @@
 
 enum {
   SPIN_ROUNDS = 4000, /* for the next run, */
-  OFFER_ROUNDS = 64,  /* between two offers of the core to whoever wants it */
+  OFFER_ROUNDS = 256, /* between two offers of the core to whoever wants it */
   JOIN_ROUNDS = 100,  /* for workers that are about to end: not counted as waiting */
   CLOCK_ROUNDS = 32   /* between two looks at the clock */
 };

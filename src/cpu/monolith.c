@@ -389,45 +389,70 @@ static void drop_rows(lap_pass *pass, const arena *a) {
   quantize_embedding(pass, a);
 }
 
-/* k, v = W norm(stream); into the cache */
-static void store_keys(const lap_pass *pass, const arena *a, int index) {
-  const lap_layer *layer = &pass->plan->layer[index];
+/* k, v = W norm(stream): products that may run beside others; returns how many. */
+static int key_products(const lap_pass *pass, const arena *a, int index, const lap_input *normed,
+                        lap_product out[2]) {
   const lap_layer_weights *w = weights_of(pass, index);
-  const lap_input normed = normed_input(pass, a);
-  const lap_product keys[] = {product(pass, &w->linear[LAP_K_PROJ], &normed, a->key),
-                              product(pass, &w->linear[LAP_V_PROJ], &normed, a->value)};
+  out[0] = product(pass, &w->linear[LAP_K_PROJ], normed, a->key);
+  if (pass->plan->layer[index].k_eq_v) return 1;
+  out[1] = product(pass, &w->linear[LAP_V_PROJ], normed, a->value);
+  return 2;
+}
+
+/* q = W norm(stream), and the layer's part of the per-layer input, which reads the embedding. */
+static int query_products(const lap_pass *pass, const arena *a, int index, const lap_input *normed,
+                          const lap_input *embedded, lap_product out[2]) {
+  const lap_layer_weights *w = weights_of(pass, index);
+  out[0] = product(pass, &w->linear[LAP_Q_PROJ], normed, a->query);
+  if (!pass->plan->per_layer_width) return 1;
+  out[1] = product(pass, &w->pli_rows, embedded, a->pli);
+  return 2;
+}
+
+static void write_keys(const lap_pass *pass, const arena *a, int index) {
   layer_args args = {pass, a, index};
-  lap_run_products(&pass->team, keys, layer->k_eq_v ? 1 : 2);
   lap_run_rows(&pass->team, pass->rows, key_row, &args);
 }
 
-/* q = rope(norm(W norm(stream))); and the layer's part of the per-layer input, which reads the embedding */
-static void make_queries(const lap_pass *pass, const arena *a, int index) {
-  const lap_layer_weights *w = weights_of(pass, index);
-  const lap_input normed = normed_input(pass, a), embedded = embedded_input(pass, a);
-  const lap_product products[] = {product(pass, &w->linear[LAP_Q_PROJ], &normed, a->query),
-                                  product(pass, &w->pli_rows, &embedded, a->pli)};
+static void rotate_queries(const lap_pass *pass, const arena *a, int index) {
   layer_args args = {pass, a, index};
-  lap_run_products(&pass->team, products, pass->plan->per_layer_width ? 2 : 1);
   lap_run_rows(&pass->team, pass->rows, query_row, &args);
 }
 
-/* stream = stream + norm(o_proj(attention(q, k, v))). All later layers read what the last donor stores: there
- * the rows leave of which nothing is wanted. */
-static void attention(lap_pass *pass, const arena *a, int index) {
-  const lap_layer *layer = &pass->plan->layer[index];
+/* q, k, v of norm(stream); k and v into the cache. All later layers read what the last donor stores: there
+ * the rows leave of which nothing is wanted, and only the others have queries. */
+static void make_heads(lap_pass *pass, const arena *a, int index) {
   const lap_layer_weights *w = weights_of(pass, index);
-  const int width = layer->heads * layer->head_dim;
+  const bool stores = !pass->plan->layer[index].sharer;
+  const bool leaving = index == pass->plan->first_sharer - 1 && lap_has_unwanted_rows(pass);
   lap_input normed = normed_input(pass, a);
+  lap_product products[4];
+  int count = 0;
   norm(pass, a->hidden, w->vector[LAP_INPUT_NORM], a->normed, &normed);
-  if (!layer->sharer) store_keys(pass, a, index);
-  if (index == pass->plan->first_sharer - 1 && lap_has_unwanted_rows(pass)) {
+  if (stores) count = key_products(pass, a, index, &normed, products);
+  if (leaving) {
+    lap_run_products(&pass->team, products, count);
+    write_keys(pass, a, index);
     drop_rows(pass, a);
     if (pass->rows == 0) return;
     normed = normed_input(pass, a);
     norm(pass, a->hidden, w->vector[LAP_INPUT_NORM], a->normed, &normed);
+    count = 0;
   }
-  make_queries(pass, a, index);
+  const lap_input embedded = embedded_input(pass, a);
+  count += query_products(pass, a, index, &normed, &embedded, products + count);
+  lap_run_products(&pass->team, products, count);
+  if (stores && !leaving) write_keys(pass, a, index);
+  rotate_queries(pass, a, index);
+}
+
+/* stream = stream + norm(o_proj(attention(q, k, v))) */
+static void attention(lap_pass *pass, const arena *a, int index) {
+  const lap_layer *layer = &pass->plan->layer[index];
+  const lap_layer_weights *w = weights_of(pass, index);
+  const int width = layer->heads * layer->head_dim;
+  make_heads(pass, a, index);
+  if (pass->rows == 0) return;
   lap_run_attention(attend_shape(layer, 0, 0), &attend_code, pass, &a->attention, a->query, NULL,
                     layer->cache);
   const lap_input attended =
