@@ -41,11 +41,11 @@ static lap_status render(const lap_chat *chat, const char *json, lap_thinking th
   expect_ok(lap_json_parse(json, strlen(json), "request", &document, &parse_error), &parse_error);
   const lap_json *root = lap_json_root(document);
   const lap_chat_input conversation = {.document = document,
-                                         .messages = lap_json_get(document, root, "messages"),
-                                         .tools = lap_json_get(document, root, "tools"),
-                                         .variables = lap_json_get(document, root, "variables"),
-                                         .thinking = thinking,
-                                         .allow_special = special};
+                                       .messages = lap_json_get(document, root, "messages"),
+                                       .tools = lap_json_get(document, root, "tools"),
+                                       .variables = lap_json_get(document, root, "variables"),
+                                       .thinking = thinking,
+                                       .allow_special = special};
   lap_status status = lap_chat_render(chat, &conversation, prompt, error);
   lap_json_free(document);
   return status;
