@@ -82,6 +82,14 @@ class Terminal:
     def start(self):
         self.expect(r"pebble: context 8192 tokens, kv config, (cut [0-9a-f]{16}|monolith)\r\n")
         self.prompt()
+        self.wait_for_editor()
+
+    def wait_for_editor(self):
+        """The prompt is written before the terminal gives out single keys."""
+        end = time.monotonic() + LIMIT
+        while self.is_cooked():
+            assert time.monotonic() < end, "the line editor does not begin"
+            time.sleep(0.01)
 
     def code(self):
         """Waits for the end; the exit code, or minus the signal."""
