@@ -28,7 +28,15 @@ int lap_complain(const char *format, ...) {
   return LAP_EXIT_FAILURE;
 }
 
+/* What the library calls by an option's name stands in the environment by another. */
 int lap_report(const lap_error *error) {
+  static const char *const variables[][2] = {{"isa: ", "LAPIDARY_ISA"},
+                                             {"attention: ", "LAPIDARY_ATTENTION"}};
+  for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
+    const size_t length = strlen(variables[i][0]);
+    if (strncmp(error->message, variables[i][0], length) == 0)
+      return lap_complain("%s: %s", variables[i][1], error->message + length);
+  }
   return lap_complain("%s", error->message);
 }
 

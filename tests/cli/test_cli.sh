@@ -97,6 +97,13 @@ bad_values() {
     refuses 2 '--all: contradicts --last' logits --ids 2 --all --last 1 --out x
 }
 
+bad_variables() {
+  LAPIDARY_ISA=best refuses 1 "lapidary: LAPIDARY_ISA: 'best' is not one of portable" run -n 1 x &&
+    LAPIDARY_ISA=best refuses 1 "lapidary: LAPIDARY_ISA: 'best'" fit &&
+    LAPIDARY_ATTENTION=flash refuses 1 "lapidary: LAPIDARY_ATTENTION: 'flash' is not one of tiled, plain" run -n 1 x &&
+    LAPIDARY_ISA='' exits 0 lapidary run -n 1 x
+}
+
 missing_files() {
   refuses 1 'lapidary: /nowhere' run -m /nowhere x &&
     refuses 1 'lapidary: /nowhere' inspect /nowhere &&
@@ -119,6 +126,7 @@ no_bundled_model() {
 check 'wrong use exits 2 with a hint' wrong_use
 check 'bad values name their option' bad_values
 check 'missing files exit 1 and leave nothing' missing_files
+check 'a variable that says what there is not is named' bad_variables
 check 'the bundled model is found beside the program, or asked for' no_bundled_model
 
 # ---- run ----
