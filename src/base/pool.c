@@ -9,12 +9,10 @@
  * Waiting spins first (a barrier inside a decode step is about a microsecond away) and sleeps on a
  * condition variable after, so that an idle session costs no CPU.
  *
- * Other processes may want the same cores. A worker that waits offers its core again and again: on a busy
- * machine it is often the very one that the caller would run on. And workers with an index below `active`
- * take part, the others rest until they are called: a worker pays as long as the tasks that it does save more
- * time than the caller spends waiting for it, which is reckoned up over some milliseconds, and only where the
- * caller had to wait at all. Those that do not pay rest, for a time that doubles each time that it proves too
- * short. */
+ * Where other processes want the same cores, a waiting worker may stand on the very core that the caller
+ * would run on, and spin there while the caller cannot open the next run. So a worker that finds itself on
+ * the caller's core offers it, every few microseconds. Only there: an offer is a system call, and on a core
+ * that somebody else wants it would give away a whole slice. */
 #include "base/pool.h"
 
 #include <pthread.h>
@@ -22,16 +20,10 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "base/clock.h"
-
 enum {
-  SPIN_ROUNDS = 4000, /* for the next run, */
-  OFFER_ROUNDS = 256, /* between two offers of the core to whoever wants it */
-  JOIN_ROUNDS = 100,  /* for workers that are about to end: not counted as waiting */
-  CLOCK_ROUNDS = 32   /* between two looks at the clock */
+  SPIN_ROUNDS = 4000,
+  OFFER_ROUNDS = 64 /* between two looks at the core that a waiting worker stands on */
 };
-static const double YIELD_SECONDS = 50e-6, /* who waits so long offers its core */
-    WINDOW_SECONDS = 20e-3, IDLE_SECONDS = 5e-3, FIRST_REST = 10e-3, LONGEST_REST = 640e-3;
 
 /* state = generation << 32 | OPEN | workers inside */
 static const uint64_t OPEN = (uint64_t)1 << 31;
@@ -49,16 +41,9 @@ struct lap_pool {
   _Alignas(64) _Atomic uint64_t state;
   _Alignas(64) atomic_int sleepers;
   atomic_bool stop;
-  atomic_int active;
+  atomic_int caller_core; /* where the last run began */
   pthread_mutex_t mutex;
-  pthread_cond_t wake;   /* of those that sleep between runs */
-  pthread_cond_t called; /* of those that rest */
-
-  /* the caller's own: seconds, and what was done since the window began */
-  double window, last_run, waited;
-  int64_t done, done_by_caller;
-  double rest; /* of workers that do not pay, next time */
-  double called_at, resting_until;
+  pthread_cond_t wake;
 };
 
 typedef struct worker_start {
@@ -82,11 +67,10 @@ int lap_available_cores(void) {
   return cores < LAP_MAX_THREADS ? cores : LAP_MAX_THREADS;
 }
 
-/* Returns the number of tasks that this thread has done. */
-static int work(lap_pool *pool, int thread) {
-  for (int done = 0;; done++) {
+static void work(lap_pool *pool, int thread) {
+  for (;;) {
     int task = atomic_fetch_add_explicit(&pool->next_task, 1, memory_order_relaxed);
-    if (task >= pool->tasks) return done;
+    if (task >= pool->tasks) return;
     pool->function(pool->context, task, thread);
   }
 }
@@ -100,7 +84,9 @@ static void wait_for_generation(lap_pool *pool, uint32_t seen) {
   for (int round = 1; round <= SPIN_ROUNDS; round++) {
     if (generation_of(atomic_load_explicit(&pool->state, memory_order_acquire)) != seen) return;
     relax();
-    if (round % OFFER_ROUNDS == 0) sched_yield(); /* the caller may be waiting for this very core */
+    if (round % OFFER_ROUNDS == 0 &&
+        sched_getcpu() == atomic_load_explicit(&pool->caller_core, memory_order_relaxed))
+      sched_yield();
   }
   pthread_mutex_lock(&pool->mutex);
   atomic_fetch_add(&pool->sleepers, 1);
@@ -117,27 +103,16 @@ static bool enter(lap_pool *pool, uint64_t state) {
   return false;
 }
 
-static bool rests(lap_pool *pool, int thread) {
-  return thread >= atomic_load(&pool->active) && !atomic_load(&pool->stop);
-}
-
-static void rest(lap_pool *pool, int thread) {
-  pthread_mutex_lock(&pool->mutex);
-  while (rests(pool, thread)) pthread_cond_wait(&pool->called, &pool->mutex);
-  pthread_mutex_unlock(&pool->mutex);
-}
-
 static void *worker(void *argument) {
   worker_start start = *(worker_start *)argument;
   free(argument);
   lap_pool *pool = start.pool;
   uint32_t seen = 0;
   while (!atomic_load(&pool->stop)) {
-    if (rests(pool, start.index)) rest(pool, start.index);
     wait_for_generation(pool, seen);
     uint64_t state = atomic_load(&pool->state);
     seen = generation_of(state);
-    if (rests(pool, start.index) || !enter(pool, state)) continue;
+    if (!enter(pool, state)) continue;
     work(pool, start.index);
     atomic_fetch_sub(&pool->state, 1);
   }
@@ -162,10 +137,9 @@ lap_status lap_pool_create(int threads, lap_pool **out, lap_error *error) {
     return lap_fail(error, LAP_ERROR_ARGUMENT, "threads: %d is not in 1..%d", threads, LAP_MAX_THREADS);
   lap_pool *pool = aligned_alloc(64, (sizeof *pool + 63) / 64 * 64);
   if (!pool) return lap_fail(error, LAP_ERROR_MEMORY, "out of memory for %d threads", threads);
-  *pool = (lap_pool){.threads = threads, .active = threads, .rest = FIRST_REST};
+  *pool = (lap_pool){.threads = threads};
   pthread_mutex_init(&pool->mutex, NULL);
   pthread_cond_init(&pool->wake, NULL);
-  pthread_cond_init(&pool->called, NULL);
   for (int i = 1; i < threads; i++) {
     worker_start *start = malloc(sizeof *start);
     if (start) *start = (worker_start){pool, i};
@@ -180,20 +154,12 @@ lap_status lap_pool_create(int threads, lap_pool **out, lap_error *error) {
   return LAP_OK;
 }
 
-static void call_all(lap_pool *pool) {
-  pthread_mutex_lock(&pool->mutex);
-  pthread_cond_broadcast(&pool->called);
-  pthread_mutex_unlock(&pool->mutex);
-}
-
 void lap_pool_destroy(lap_pool *pool) {
   if (!pool) return;
   atomic_store(&pool->stop, true);
-  call_all(pool);
   start_generation(pool, 0);
   for (int i = 1; i <= pool->started; i++) pthread_join(pool->thread[i], NULL);
   pthread_cond_destroy(&pool->wake);
-  pthread_cond_destroy(&pool->called);
   pthread_mutex_destroy(&pool->mutex);
   free(pool);
 }
@@ -202,86 +168,25 @@ int lap_pool_threads(const lap_pool *pool) {
   return pool->threads;
 }
 
-int lap_pool_active(const lap_pool *pool) {
-  return atomic_load_explicit(&pool->active, memory_order_relaxed);
-}
-
-/* ---- cores that others have taken ---- */
-
-static void begin_window(lap_pool *pool, double now) {
-  pool->window = now;
-  pool->waited = 0;
-  pool->done = pool->done_by_caller = 0;
-}
-
-/* A run begins. */
-static void note_run(lap_pool *pool, double now) {
-  if (now - pool->last_run > IDLE_SECONDS || now - pool->window > WINDOW_SECONDS) begin_window(pool, now);
-  pool->last_run = now;
-  if (lap_pool_active(pool) == pool->threads || now < pool->resting_until) return;
-  begin_window(pool, now);
-  pool->called_at = now;
-  atomic_store(&pool->active, pool->threads);
-  call_all(pool);
-}
-
-/* Without workers the caller would have done all tasks, at the pace that it has when it does not wait. */
-static bool workers_pay(const lap_pool *pool, double now) {
-  const double elapsed = now - pool->window, worked = elapsed - pool->waited;
-  return worked * (double)pool->done > elapsed * (double)pool->done_by_caller;
-}
-
-/* So many workers have kept runs waiting: as many rest. The time is the longer the sooner it comes again. */
-static void begin_rest(lap_pool *pool, int workers, double now) {
-  const int left = lap_pool_active(pool) - workers;
-  pool->rest = now - pool->called_at < 2 * WINDOW_SECONDS ? 2 * pool->rest : FIRST_REST;
-  if (pool->rest > LONGEST_REST) pool->rest = LONGEST_REST;
-  pool->resting_until = now + pool->rest;
-  atomic_store(&pool->active, left > 1 ? left : 1);
-}
-
-/* ---- running ---- */
-
-static int inside(lap_pool *pool) {
-  return (int)(atomic_load_explicit(&pool->state, memory_order_acquire) & INSIDE);
-}
-
-/* Waits for the workers that are in a closed generation. */
-static void wait_for_workers(lap_pool *pool) {
-  for (int round = 0; round < JOIN_ROUNDS; round++) {
-    if (!inside(pool)) return;
-    relax();
-  }
-  const double begin = lap_seconds();
-  double now = begin;
-  int late = 0;
-  for (int workers; (workers = inside(pool)) > 0;) {
-    if (now - begin > YIELD_SECONDS) {
-      if (!late) late = workers;
-      sched_yield(); /* a worker lost its core inside a task: let it have this one */
-    } else {
-      for (int round = 0; round < CLOCK_ROUNDS && inside(pool); round++) relax();
-    }
-    now = lap_seconds();
-  }
-  pool->waited += now - begin;
-  if (late && !workers_pay(pool, now)) begin_rest(pool, late, now);
-}
-
 void lap_pool_run(lap_pool *pool, int tasks, lap_task *function, void *context) {
   if (tasks <= 0) return;
-  if (pool->started > 0 && tasks > 1) note_run(pool, lap_seconds());
-  if (lap_pool_active(pool) == 1 || tasks == 1) {
+  if (pool->started == 0 || tasks == 1) {
     for (int task = 0; task < tasks; task++) function(context, task, 0);
     return;
   }
+  atomic_store_explicit(&pool->caller_core, sched_getcpu(), memory_order_relaxed);
   pool->function = function;
   pool->context = context;
   pool->tasks = tasks;
   atomic_store_explicit(&pool->next_task, 0, memory_order_relaxed);
   start_generation(pool, OPEN);
-  pool->done_by_caller += work(pool, 0);
-  pool->done += tasks;
+  work(pool, 0);
   atomic_fetch_and(&pool->state, ~OPEN);
-  wait_for_workers(pool);
+  for (int round = 0; atomic_load_explicit(&pool->state, memory_order_acquire) & INSIDE; round++) {
+    if (round < SPIN_ROUNDS) {
+      relax();
+    } else {
+      sched_yield(); /* a worker lost its core inside a task: let it have this one */
+    }
+  }
 }

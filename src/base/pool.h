@@ -3,12 +3,7 @@
  * lap_pool_run gives out task indices 0..tasks-1 to the calling thread and the workers and returns
  * when all have run. Which thread runs which task is not defined, so a task must write only what
  * belongs to its index: then results cannot depend on the number of threads. Workers spin for a
- * short while after a run (the next one is microseconds away inside a forward pass), then sleep.
- *
- * Where other processes want the same cores, a worker that loses its core inside a task keeps all others
- * waiting for it, milliseconds for microseconds of work: two threads are then slower than one. The pool
- * notices and leaves such workers out for a while, and tries now and then whether the cores are free again.
- */
+ * short while after a run (the next one is microseconds away inside a forward pass), then sleep. */
 #ifndef LAP_BASE_POOL_H
 #define LAP_BASE_POOL_H
 
@@ -26,9 +21,6 @@ int lap_available_cores(void);
 lap_status lap_pool_create(int threads, lap_pool **out, lap_error *error);
 void lap_pool_destroy(lap_pool *pool);
 int lap_pool_threads(const lap_pool *pool);
-
-/* The threads that take part at the moment, the caller included. */
-int lap_pool_active(const lap_pool *pool);
 
 /* Not reentrant: one run at a time, from one thread. */
 void lap_pool_run(lap_pool *pool, int tasks, lap_task *function, void *context);

@@ -2,7 +2,6 @@
  * the workers went to sleep. Built with TSan too. */
 #include <time.h>
 
-#include "base/clock.h"
 #include "base/pool.h"
 #include "support/check.h"
 
@@ -62,51 +61,6 @@ static void thread_numbers_stay_within_the_pool(void **state) {
   lap_pool_destroy(pool);
 }
 
-/* ---- cores that others have taken ---- */
-
-/* A task of some 50 us for the caller; a worker loses its core inside it, for as long as a slice of the
- * scheduler. */
-static void lose_the_core(void *context, int task, int thread) {
-  const struct timespec pause = {.tv_nsec = thread ? 5000000 : 50000};
-  int *counts = context;
-  counts[task]++;
-  nanosleep(&pause, NULL);
-}
-
-static bool some_worker_rests(lap_pool *pool, int counts[64], int *runs) {
-  for (int run = 0; run < 1000; run++) {
-    lap_pool_run(pool, 64, lose_the_core, counts);
-    (*runs)++;
-    if (lap_pool_active(pool) < lap_pool_threads(pool)) return true;
-  }
-  return false;
-}
-
-static void workers_that_keep_runs_waiting_are_left_out_and_called_again(void **state) {
-  (void)state;
-  lap_error error;
-  lap_pool *pool;
-  int counts[64] = {0}, runs = 0;
-  expect_ok(lap_pool_create(3, &pool, &error), &error);
-  assert_int_equal(lap_pool_active(pool), 3);
-  for (int again = 0; again < 3; again++) {
-    assert_true(some_worker_rests(pool, counts, &runs));
-    /* While they rest the caller works alone or with fewer, and all tasks run. */
-    lap_pool_run(pool, 64, count_task, counts);
-    runs++;
-    /* With cores that stay, all take part again: a rest ends within a second. */
-    const double start = lap_seconds();
-    while (lap_pool_active(pool) < 3 && lap_seconds() - start < 30) {
-      lap_pool_run(pool, 64, count_task, counts);
-      runs++;
-    }
-    assert_int_equal(lap_pool_active(pool), 3);
-  }
-  for (int task = 0; task < 64; task++) assert_int_equal(counts[task], runs);
-  assert_true(some_worker_rests(pool, counts, &runs));
-  lap_pool_destroy(pool); /* those that rest end too */
-}
-
 static void impossible_thread_counts_are_refused(void **state) {
   (void)state;
   static const int counts[] = {0, -1, LAP_MAX_THREADS + 1};
@@ -124,7 +78,6 @@ int main(void) {
       cmocka_unit_test(every_task_runs_exactly_once),
       cmocka_unit_test(sleeping_workers_wake_up),
       cmocka_unit_test(thread_numbers_stay_within_the_pool),
-      cmocka_unit_test(workers_that_keep_runs_waiting_are_left_out_and_called_again),
       cmocka_unit_test(impossible_thread_counts_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
