@@ -17,17 +17,21 @@ build=$(dirname "$program")                               # where it was built
 pebble=$source/models/pebble                              # the bundled model
 verb=                                                     # what `refuses` calls, if always the same
 failures=()
+checking=                                                 # the check that runs
 unset LAPIDARY_MODEL LAPIDARY_ATTENTION LAPIDARY_API_KEY
 
 work=$(mktemp -d)
 clean_up() {
   local running
+  # An unset variable ends the shell in the middle of a check, whose output goes to a file.
+  [ -z "$checking" ] || { echo "not ok - $checking: the test ended here" && sed 's/^/# /' check.log; } >&3
   running=$(jobs -p)
   # shellcheck disable=SC2086 # several words
   [ -z "$running" ] || kill -KILL $running 2>/dev/null
   chmod -R u+w "$work"
   rm -rf "$work"
 }
+exec 3>&1 # inside a check too
 trap clean_up EXIT
 cd "$work" || exit 1
 
@@ -35,6 +39,7 @@ cd "$work" || exit 1
 check() {
   local name=$1
   shift
+  checking=$name
   if "$@" >check.log 2>&1; then
     echo "ok - $name"
   else
@@ -42,6 +47,7 @@ check() {
     sed 's/^/# /' check.log
     failures+=("$name")
   fi
+  checking=
 }
 
 # The last line of a test.

@@ -285,15 +285,15 @@ check 'inspect, as text and JSON' inspecting
 
 # The figures are those of docs/cut.md.
 inspecting_steps() {
-  exits 0 "$lapidary" inspect e4b --steps && [ ! -s err ] && [ -z "$(awk 'length > 100' out)" ] &&
+  exits 0 lapidary inspect e4b --steps && [ ! -s err ] && [ -z "$(awk 'length > 100' out)" ] &&
     grep -q '^  donor_sliding_g64b4_v_pli_scalar: 20 steps, 11 parallel runs, 11 barriers needed$' out &&
     grep -qE '^  output +27712 +10240   in the room of normed$' out &&
     grep -qE '^  \| +1    key +product +normed_forms -> key; self_attn.k_proj 512x2560 4g64$' out &&
     grep -qE '^ +6  \+ queries_sliding +rotate ' out &&
     grep -qE '^ +41  sharer_full_g64b4_pli_scalar +23$' out &&
     grep -q '^A pass: 791 steps, 464 parallel runs, 463 barriers needed$' out || return 1
-  exits 0 "$lapidary" inspect --steps && cp out bundled && exits 0 "$lapidary" inspect --steps --kv plain &&
-    ! cmp -s out bundled && grep -q '_plain_' out && exits 0 "$lapidary" inspect --steps "$LAPIDARY_MODEL" &&
+  exits 0 lapidary inspect --steps && cp out bundled && exits 0 lapidary inspect --steps --kv plain &&
+    ! cmp -s out bundled && grep -q '_plain_' out && exits 0 lapidary inspect --steps "$LAPIDARY_MODEL" &&
     same out bundled || return 1
   refuses 2 '--json and --steps' inspect --json --steps && refuses 1 'e5b' inspect --steps e5b
 }
